@@ -151,3 +151,59 @@ struct CanonicalShapeTests {
         #expect(elements[0]["id"]?.string == Self.id.description)
     }
 }
+
+@Suite("Shape", .timeLimit(.minutes(10)))
+struct ShapeTests {
+    private typealias Order = (id: String, paidAt: Timestamp?, note: String?, items: [(name: String, count: Int)])
+
+    private static let order: Shape<Order> = [
+        "id": .value(.text(64), "Chosen by the shop.") { $0.id },
+        "paid_at": .value(.time) { $0.paidAt },
+        "note": .optional(.string) { $0.note },
+        "items": .list(
+            of: ["name": .value(.string) { $0.name }, "count": .value(.count) { $0.count }], max: 9
+        ) { $0.items },
+    ]
+
+    private static func json<Value>(_ value: Value, _ shape: Shape<Value>) -> String {
+        var writer = JSONWriter()
+        shape.write(value, to: &writer)
+        return String(decoding: writer.bytes, as: UTF8.self)
+    }
+
+    @Test("writes null for a missing value, and leaves out a missing optional member")
+    func missing() {
+        let empty = Self.json(("o1", nil, nil, []), Self.order)
+        #expect(empty == #"{"id":"o1","paid_at":null,"items":[]}"#)
+        let paidAt = Timestamp(milliseconds: 1_795_168_800_123)
+        let full = Self.json(("o1", paidAt, "a \"b\"", [("tea", 2)]), Self.order)
+        #expect(
+            full == #"{"id":"o1","paid_at":"2026-11-20T10:00:00.123Z","note":"a \"b\"","#
+                + #""items":[{"name":"tea","count":2}]}"#)
+    }
+
+    @Test("describes the members that it writes, with null and absence as the values have them")
+    func schema() {
+        let schema = Self.order.schema.json
+        #expect(schema["properties"]?.object?.map(\.key) == ["id", "paid_at", "note", "items"])
+        #expect(schema["required"]?.strings == ["id", "paid_at", "items"])
+        #expect(schema["properties"]?["id"]?["description"] == .string("Chosen by the shop."))
+        #expect(schema["properties"]?["paid_at"]?["type"]?.strings == ["string", "null"])
+        #expect(schema["properties"]?["note"]?["type"] == .string("string"))
+        #expect(schema["properties"]?["items"]?["items"]?["required"]?.strings == ["name", "count"])
+    }
+
+    @Test("a larger object takes over members, and a named one is a component")
+    func parts() {
+        let delivery = Shape<(order: Order, town: String)>(
+            "Delivery", Self.order.of { $0.order } + ["town": .value(.string) { $0.town }])
+        #expect(
+            Self.json((("o1", nil, nil, []), "Bern"), delivery)
+                == #"{"id":"o1","paid_at":null,"items":[],"town":"Bern"}"#)
+        #expect(delivery.schema.json["$ref"] == .string("#/components/schemas/Delivery"))
+        #expect(delivery.schema.names == ["id", "paid_at", "note", "items", "town"])
+        let nested: Shape<Order?> = ["order": .object(Self.order) { $0 }]
+        #expect(Self.json(nil, nested) == #"{"order":null}"#)
+        #expect(nested.schema.json["properties"]?["order"]?["type"]?.strings == ["object", "null"])
+    }
+}

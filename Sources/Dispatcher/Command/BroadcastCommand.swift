@@ -68,7 +68,7 @@ struct BroadcastCommand: AsyncParsableCommand {
                     }
                     guard self.output.json else { return Self.show(found) }
                     for progress in found {
-                        Terminal.value { BroadcastShape.write(progress, tools.catalog, to: &$0) }
+                        Terminal.value(BroadcastReport(progress, tools.catalog), as: BroadcastReport.shape)
                     }
                 }
             }
@@ -117,7 +117,7 @@ struct BroadcastCommand: AsyncParsableCommand {
                         throw CommandFailure(ExitStatus.no, "the broadcast is \(state), which does not allow this")
                     }
                     if self.output.json {
-                        Terminal.object { JobShape.write(report, tools.catalog, to: &$0) }
+                        Terminal.value((report, tools.catalog), as: JobControl.Report.shape)
                     } else {
                         Terminal.line(state)
                     }
@@ -203,7 +203,7 @@ struct BroadcastCommand: AsyncParsableCommand {
                         let report = try await tools.control.cancel(name)
                     else { throw CommandFailure(ExitStatus.no, "there is no broadcast \(self.target.id)") }
                     if self.target.output.json {
-                        Terminal.object { JobShape.write(report, tools.catalog, to: &$0) }
+                        Terminal.value((report, tools.catalog), as: JobControl.Report.shape)
                     } else {
                         Terminal.line(report.progress?.broadcast.state.rawValue ?? "cancelled")
                     }

@@ -149,7 +149,7 @@ struct DeadCommand: AsyncParsableCommand {
                     let page = try await store.list(filter, before: last, limit: min(rest, 100))
                     for letter in page {
                         if self.output.json {
-                            Terminal.value { DeadLetterShape.write(letter, to: &$0) }
+                            Terminal.value(letter, as: DeadLetterStore.Letter.shape)
                         } else {
                             table.add([
                                 "\(letter.id)", letter.at.rfc3339, letter.stream, letter.reason,
@@ -188,7 +188,7 @@ struct DeadCommand: AsyncParsableCommand {
         func run() async throws {
             try await DeadCommand.with(self.options) { store in
                 guard let letter = try await store.find(self.id) else { throw DeadCommand.missing(self.id) }
-                guard !self.output.json else { return Terminal.value { DeadLetterShape.write(letter, to: &$0) } }
+                guard !self.output.json else { return Terminal.value(letter, as: DeadLetterStore.Letter.shape) }
                 var card = Card()
                 card.add("number", "\(letter.id)")
                 card.add("at", letter.at.rfc3339)

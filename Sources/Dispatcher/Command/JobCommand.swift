@@ -59,7 +59,7 @@ struct JobCommand: AsyncParsableCommand {
                     throw CommandFailure(ExitStatus.no, "nothing is known of the job \(self.id)")
                 }
                 guard !self.output.json else {
-                    return Terminal.object { JobShape.write(report, tools.catalog, to: &$0) }
+                    return Terminal.value((report, tools.catalog), as: JobControl.Report.shape)
                 }
                 self.show(report)
                 NotificationTable.show(try await self.notifications(of: name, tools.database.jobs), showsUsers: true)

@@ -152,7 +152,7 @@ struct LagReport {
     func write(to writer: inout JSONWriter) {
         writer.member("at", self.now.rfc3339)
         writer.member("worst_seconds", self.worst.components.seconds)
-        writer.array("streams", self.streams) { StreamShape($1, now: self.now).write(to: &$0) }
+        writer.array("streams", self.streams) { StreamShape.shape.write(StreamShape($1, now: self.now), to: &$0) }
         writer.member("unconfirmed", self.awaitedProofs)
         writer.member("overflow", self.overflow)
     }

@@ -67,7 +67,8 @@ struct PresenceCommand: AsyncParsableCommand {
         for (user, presence) in presences {
             Terminal.object { writer in
                 writer.member("user_id", user)
-                PresenceShape.writeMembers(presence, to: &writer)
+                Presence.onlineShape.writeMembers(of: presence, to: &writer)
+                Presence.connectionsShape.writeMembers(of: presence, to: &writer)
             }
         }
     }

@@ -63,7 +63,7 @@ struct SchedulesCommand: AsyncParsableCommand {
                     rest -= page.count
                     for schedule in page {
                         if self.output.json {
-                            Terminal.object { ScheduleShape.write(schedule, to: &$0) }
+                            Terminal.value(schedule, as: Schedule.shape)
                         } else {
                             table.add(Self.row(schedule))
                         }

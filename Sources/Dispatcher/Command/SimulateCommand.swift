@@ -89,7 +89,7 @@ struct SimulateCommand: AsyncParsableCommand {
                         return try await simulation.answer(asked, now: .now())
                     }
                 }
-                if self.output.json { Terminal.object { answer.write(to: &$0) } } else { Self.show(answer) }
+                if self.output.json { Terminal.value(answer, as: SimulationAnswer.shape) } else { Self.show(answer) }
             } catch let faults as JobFaults {
                 throw CommandFailure(ExitStatus.data, faults.faults.map { "\($0)" }.joined(separator: "\n"))
             } catch let fault as JobFault {

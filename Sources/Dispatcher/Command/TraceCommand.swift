@@ -116,7 +116,7 @@ struct TraceCommand: AsyncParsableCommand {
 
     private func show(_ record: TraceStore.Record) {
         let trace = NotificationTrace(record)
-        if self.output.json { Terminal.object { trace.write(to: &$0) } } else { Self.show(trace) }
+        if self.output.json { Terminal.value(trace, as: NotificationTrace.shape) } else { Self.show(trace) }
     }
 
     private static func show(_ trace: NotificationTrace) {

@@ -168,7 +168,7 @@ private struct UserReport {
     // MARK: For programs
 
     func write(to writer: inout JSONWriter) {
-        self.user.write(to: &writer)
-        writer.array("notifications", self.notifications) { OperatorNotification.write($1, to: &$0) }
+        PersonReport.shape.writeMembers(of: self.user, to: &writer)
+        writer.array("notifications", self.notifications) { PeopleStore.Item.shape.write($1, to: &$0) }
     }
 }

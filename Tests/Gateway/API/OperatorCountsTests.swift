@@ -40,7 +40,7 @@ struct OperatorCountsTests {
 
     @Test("series end with the minute in which they were counted, whatever time it is now")
     func series() throws {
-        let json = try Self.json { StatisticsRoutes.writeChannels(Self.summary(), to: &$0) }
+        let json = try Self.json { StatisticsStore.Summary.shape.writeMembers(of: Self.summary(), to: &$0) }
         let outcome = json["channels"]?.array?.first?["outcomes"]?.array?.first
         #expect(outcome?["counts"]?.array?.map(\.integer) == [0, 4, 0])
     }
@@ -50,7 +50,7 @@ struct OperatorCountsTests {
         let catalog = try CatalogParser.parse([("c.yaml", "types: {news: {}, quiet: {}}")])
         let register = CatalogRegister(catalog, now: { Self.minute })
         func sent(_ summary: StatisticsStore.Summary?) throws -> [Int64?] {
-            let json = try Self.json { CatalogJSON.write(register, summary, to: &$0) }
+            let json = try Self.json { CatalogReport.shape.writeMembers(of: CatalogReport(register, summary), to: &$0) }
             let types = json["types"]?.array ?? []
             return ["news", "quiet"].map { name in types.first { $0["name"]?.string == name }?["sent"]?.integer }
         }

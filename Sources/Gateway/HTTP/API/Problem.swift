@@ -144,6 +144,20 @@ extension Response {
         return .json(writer, status: status)
     }
 
+    /// Returns an object.
+    ///
+    /// - Parameter capacity: the expected bytes.
+    static func json<Value>(
+        _ value: Value,
+        as shape: Shape<Value>,
+        status: HTTPResponse.Status = .ok,
+        capacity: Int = 512
+    ) -> Response {
+        var writer = JSONWriter(capacity: capacity)
+        shape.write(value, to: &writer)
+        return .json(writer, status: status)
+    }
+
     /// Returns a response with rendered JSON.
     static func json(_ bytes: [UInt8], status: HTTPResponse.Status = .ok) -> Response {
         Response(

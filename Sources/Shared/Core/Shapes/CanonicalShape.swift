@@ -3,13 +3,38 @@
 
 /// A notification as canonical JSON: snake_case, RFC 3339 times, absent values as null.
 package enum CanonicalShape {
-    private static let members: [(key: StaticString, field: NotificationField)] = [
-        ("id", .id), ("type", .type), ("severity", .severity), ("delivery", .delivery), ("title", .title),
-        ("body", .body), ("data", .data), ("category", .category), ("org", .org),
-        ("entity_type", .entityType), ("entity_id", .entityID), ("url", .url), ("image", .image),
-        ("collapse_key", .collapseKey), ("version", .version), ("created_at", .createdAt), ("read_at", .readAt),
-        ("expires_at", .expiresAt), ("held_back", .heldBack),
+    private static let members: [(key: StaticString, field: NotificationField)] = described.map {
+        ($0.key, $0.field)
+    }
+
+    private static let described: [(key: StaticString, field: NotificationField, schema: Schema)] = [
+        ("id", .id, .uuid),
+        ("type", .type, .text(JobLimits.name)),
+        ("severity", .severity, .severity),
+        ("delivery", .delivery, .delivery),
+        ("title", .title, .string(max: 255)),
+        ("body", .body, .string(max: 4096)),
+        ("data", .data, .anyObject),
+        ("category", .category, .string.orNull),
+        ("org", .org, .string.orNull("The organisation of the job.")),
+        ("entity_type", .entityType, .string.orNull),
+        ("entity_id", .entityID, .string.orNull),
+        ("url", .url, .string.orNull),
+        ("image", .image, .string.orNull),
+        ("collapse_key", .collapseKey, .string.orNull),
+        ("version", .version, .count),
+        ("created_at", .createdAt, .time),
+        ("read_at", .readAt, .time.orNull),
+        ("expires_at", .expiresAt, .time.orNull),
+        ("held_back", .heldBack, .string.orNull("Why the delivery was reduced, such as `capped_by_type`.")),
     ]
+
+    package static let schema = Schema(
+        "Notification",
+        Fields(Self.described.map { ($0.key.description, $0.schema) }) + [
+            "silent?": .bool("On sockets: true if the client should not ring; absent otherwise."),
+            "again?": .bool("On sockets: true after the user's own undo; absent otherwise."),
+        ])
 
     /// Returns the JSON object.
     ///

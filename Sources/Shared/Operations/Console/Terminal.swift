@@ -51,6 +51,11 @@ extension Terminal {
         Terminal.line(String(decoding: writer.bytes, as: UTF8.self))
     }
 
+    /// Prints a JSON object on one line.
+    package static func value<Value>(_ value: Value, as shape: Shape<Value>) {
+        self.value { shape.write(value, to: &$0) }
+    }
+
     /// Prints a JSON object on one line; `write` writes its members.
     package static func object(_ write: (inout JSONWriter) throws -> Void) rethrows {
         try self.value { writer in

@@ -34,21 +34,31 @@ package struct NotificationTrace: Sendable {
         DeliveryChannel.allCases.filter { self.record.notification.channels.contains(Channels($0)) }
     }
 
-    /// Writes the members of an object.
-    package func write(to writer: inout JSONWriter) {
-        let notification = self.record.notification
-        writer.member("user_id", notification.user)
-        writer.member("status", notification.status.rawValue)
-        writer.member("reason", notification.statusReason)
-        writer.member("held_back", notification.decision)
-        writer.member("sent_via", self.record.sentVia)
-        writer.array("channels", self.channels) { $0.string($1.rawValue) }
-        writer.member("job_entry", notification.jobEntry)
-        writer.member("job_id", notification.jobID)
-        writer.member("org_id", notification.org)
-        writer.key("notification")
-        CanonicalShape.write(notification, to: &writer)
-        writer.array("steps", self.steps) { writer, step in
+    package static let shape = Shape<NotificationTrace>(
+        "Trace",
+        [
+            "user_id": .value(.string) { $0.record.notification.user },
+            "status": .value(.string) { $0.record.notification.status.rawValue },
+            "reason": .value(.string) { $0.record.notification.statusReason },
+            "held_back": .value(.string) { $0.record.notification.decision },
+            "sent_via": .value(.string) { $0.record.sentVia },
+            "channels": .value(.list(of: .channel, max: 3)) { $0.channels.map(\.rawValue) },
+            "job_entry": .value(.string) { $0.record.notification.jobEntry },
+            "job_id": .value(.string) { $0.record.notification.jobID },
+            "org_id": .value(.string) { $0.record.notification.org },
+            "notification": .written(CanonicalShape.schema) {
+                CanonicalShape.write($0.record.notification, to: &$1)
+            },
+            "steps": .written(
+                .list(
+                    of: .object(["at": .time, "event": .string]).with("additionalProperties", Schema.string.json),
+                    max: 1100)
+            ) { Self.write($0.steps, to: &$1) },
+        ])
+
+    private static func write(_ steps: [Step], to writer: inout JSONWriter) {
+        writer.beginArray()
+        for step in steps {
             writer.beginObject()
             writer.member("at", step.at.rfc3339)
             writer.member("event", step.event)
@@ -58,6 +68,7 @@ package struct NotificationTrace: Sendable {
             }
             writer.endObject()
         }
+        writer.endArray()
     }
 
     private static func steps(_ record: TraceStore.Record) -> [Step] {

@@ -27,29 +27,62 @@ package struct SimulationAnswer: Sendable {
     /// The devices that a push reaches.
     var reached: [SimulatedDevice] { self.devices.filter(\.isReachable) }
 
-    /// Writes the members of an object.
-    package func write(to writer: inout JSONWriter) {
-        writer.member("user_id", self.user)
-        writer.member("at", self.at.rfc3339)
-        writer.member("zone", self.zone)
-        writer.member("locale", self.locale)
-        writer.member("title", self.title)
-        writer.member("body", self.body)
-        writer.member("devices", self.devices.count)
-        writer.member("reachable", self.reached.count)
-        writer.array("push_devices", self.devices) { Self.write($1, to: &$0) }
-        writer.member("cap", self.cap?.rawValue)
-        writer.member("quiet_until", self.quietUntil?.rfc3339)
-        writer.array("channels", self.channels) { writer, fate in
-            writer.beginObject()
-            writer.member("channel", fate.channel.rawValue)
-            writer.member("used", fate.isUsed)
-            writer.member("reason", fate.reason)
-            writer.member("text", ReasonText.of(fate))
-            writer.member("at", fate.at?.rfc3339)
-            writer.endObject()
-        }
-        writer.key("steps")
+    package static let shape = Shape<SimulationAnswer>(
+        "SimulatedSteps",
+        [
+            "user_id": .value(.string) { $0.user },
+            "at": .value(.time) { $0.at },
+            "zone": .value(.string) { $0.zone },
+            "locale": .value(.string) { $0.locale },
+            "title": .value(.string, "In the user's locale.") { $0.title },
+            "body": .value(.string) { $0.body },
+            "devices": .value(.count, "Active devices.") { $0.devices.count },
+            "reachable": .value(
+                .count, "Active devices with a provider on a running dispatcher; all if no dispatcher reports."
+            ) { $0.reached.count },
+            "push_devices": .list(
+                of: [
+                    "id": .value(.uuid) { $0.device.id },
+                    "platform": .value(.string) { $0.device.platform.rawValue },
+                    "provider": .value(.string) { $0.device.provider.rawValue },
+                    "app": .value(.string) { $0.device.app },
+                    "name": .value(.string) { $0.device.name },
+                    "reachable": .value(.bool) { $0.isReachable },
+                ], max: 100
+            ) { $0.devices },
+            "cap": .value(
+                .cases(of: CapScope.self),
+                "The cap that the user has reached, or in quiet hours will have reached at their end."
+            ) { $0.cap?.rawValue },
+            "quiet_until": .value(.string) { $0.quietUntil },
+            "channels": .list(
+                of: [
+                    "channel": .value(.channel) { $0.channel.rawValue },
+                    "used": .value(.bool) { $0.isUsed },
+                    "reason": .value(.string) { $0.reason },
+                    "text": .value(.string, "The reason in words.") { ReasonText.of($0) },
+                    "at": .value(.time) { $0.at },
+                ], max: 3, "Whether each channel is used, and why."
+            ) { $0.channels },
+            "steps": .written(.list(of: Self.stepSchema, max: 100)) { $0.writeSteps(to: &$1) },
+        ])
+
+    private static let stepSchema = Schema.object([
+        "at": .time,
+        "step": .choice(
+            "schedule", "gather", "replace", "store", "publish", "publish_silently", "await_proof", "push",
+            "email", "postpone", "hold_back", "settle", "wait"),
+        "status?": .string.orNull,
+        "reason?": .string.orNull,
+        "channels?": .string.orNull,
+        "within?": .string.orNull,
+        "what?": .string.orNull,
+        "until?": .string.orNull,
+        "via?": .string.orNull,
+        "devices?": .string,
+    ])
+
+    private func writeSteps(to writer: inout JSONWriter) {
         writer.beginArray()
         for hold in self.holds { Self.write(hold.at, hold.kind.rawValue, hold.members, to: &writer) }
         for event in self.steps {
@@ -64,18 +97,6 @@ package struct SimulationAnswer: Sendable {
         guard event.step == .push else { return members }
         members.append(("devices", self.reached.map(\.label).joined(separator: ", ")))
         return members
-    }
-
-    private static func write(_ simulated: SimulatedDevice, to writer: inout JSONWriter) {
-        let device = simulated.device
-        writer.beginObject()
-        writer.member("id", device.id.description)
-        writer.member("platform", device.platform.rawValue)
-        writer.member("provider", device.provider.rawValue)
-        writer.member("app", device.app)
-        writer.member("name", device.name)
-        writer.member("reachable", simulated.isReachable)
-        writer.endObject()
     }
 
     private static func write(

@@ -33,21 +33,24 @@ package struct StreamShape {
         moment.map { max(.zero, self.now - $0) }
     }
 
-    /// Writes the stream as an object.
-    package func write(to writer: inout JSONWriter) {
-        writer.beginObject()
-        writer.member("name", self.stream.name)
-        writer.member("lane", self.stream.lane.rawValue)
-        writer.member("provider", self.stream.provider?.rawValue)
-        writer.member("length", self.stream.length)
-        writer.member("lag", self.stream.lag)
-        writer.member("pending", self.stream.pending)
-        writer.member("oldest_seconds", self.age?.components.seconds)
-        writer.member("oldest_pending_seconds", self.pendingAge?.components.seconds)
-        writer.member("consumers", self.stream.consumers)
-        writer.member("retries", self.stream.retries)
-        writer.member("overdue_seconds", self.overdue?.components.seconds)
-        writer.member("waited_seconds", self.waited?.components.seconds)
-        writer.endObject()
-    }
+    package static let shape: Shape<StreamShape> = [
+        "name": .value(.string) { $0.stream.name },
+        "lane": .value(.lane) { $0.stream.lane.rawValue },
+        "provider": .value(.string, "Null for jobs.") { $0.stream.provider?.rawValue },
+        "length": .value(.count) { $0.stream.length },
+        "lag": .value(.count) { $0.stream.lag },
+        "pending": .value(.count) { $0.stream.pending },
+        "oldest_seconds": .value(.count, "The age of the oldest entry.") { $0.age?.components.seconds },
+        "oldest_pending_seconds": .value(.count) { $0.pendingAge?.components.seconds },
+        "consumers": .value(.count) { $0.stream.consumers },
+        "retries": .value(.count) { $0.stream.retries },
+        "overdue_seconds": .value(
+            .count, "How long the first delivery that waits for a retry or is held back has been due."
+        ) { $0.overdue?.components.seconds },
+        "waited_seconds": .value(
+            .count,
+            "The age of the oldest entry since it was first appended, whether queued, in "
+                + "flight, waiting for a retry or held back. Null without entries."
+        ) { $0.waited?.components.seconds },
+    ]
 }

@@ -385,19 +385,19 @@ extension DeadLetterStore {
     }
 }
 
-/// A dead letter as JSON.
-package enum DeadLetterShape {
-    /// Writes the JSON object as a value.
-    package static func write(_ letter: DeadLetterStore.Letter, to writer: inout JSONWriter) {
-        writer.beginObject()
-        writer.member("id", letter.id)
-        writer.member("stream", letter.stream)
-        writer.member("entry", letter.entry)
-        writer.member("reason", letter.reason)
-        writer.member("at", letter.at.rfc3339)
-        writer.member("replay_at", letter.replayAt?.rfc3339)
-        writer.key("fields")
-        writer.raw(letter.json)
-        writer.endObject()
-    }
+extension DeadLetterStore.Letter {
+    package static let shape = Shape<DeadLetterStore.Letter>(
+        "DeadLetter",
+        [
+            "id": .value(.integer) { $0.id },
+            "stream": .value(.string) { $0.stream },
+            "entry": .value(.string) { $0.entry },
+            "reason": .value(.string) { $0.reason },
+            "at": .value(.time) { $0.at },
+            "replay_at": .value(.time) { $0.replayAt },
+            "fields": .written(
+                .list(of: .list(of: .anything, min: 2, max: 2), max: 100_000),
+                "Names and values in order; binary values are objects with `base64`."
+            ) { $1.raw($0.json) },
+        ])
 }

@@ -98,46 +98,60 @@ package struct Schedule: Sendable {
     }
 }
 
-/// A schedule as JSON for calls and commands.
-package enum ScheduleShape {
+extension Schedule {
+    /// A schedule without its job.
+    package static let shape = Shape<Schedule>(
+        "Schedule",
+        [
+            "id": .value(.uuid) { $0.id },
+            "org": .value(.string) { $0.org },
+            "job_id": .value(.string, "The job's own id; null for one that recurs.") { $0.jobID },
+            "type": .value(.string) { schedule in
+                schedule.fields.first { $0.name == "type" }.map { String(decoding: $0.value, as: UTF8.self) }
+            },
+            "lane": .value(.lane) { $0.lane.rawValue },
+            "source": .value(
+                .string, "The entry of the job; `api`; or `snooze//` and the job of a snoozed notification."
+            ) { $0.source },
+            "state": .value(.choice("waiting", "failed")) { $0.state.rawValue },
+            "state_reason": .value(.string) { $0.stateReason },
+            "cron": .value(.string) { $0.cron },
+            "zone": .value(.string, "The zone of the rule; `recipient` for each recipient's own.") { $0.zone },
+            "next_at": .value(.time, "The next time; null with the zone `recipient`.") { $0.nextAt },
+            "next_local": .value(
+                .string, "The next local time, YYYY-MM-DDTHH:MM, with the zone `recipient`."
+            ) { $0.nextLocal?.description },
+            "last_fired_at": .value(.time) { $0.lastFiredAt },
+            "starts_at": .value(.time) { $0.startsAt },
+            "ends_at": .value(.time) { $0.endsAt },
+            "created_at": .value(.time) { $0.createdAt },
+        ])
+
+    /// The member `job` with its fields.
+    package static let job: Shape<Schedule> = [
+        "job": .written(.anyObject, "The job's fields.") { $0.writeJob(to: &$1) }
+    ]
+
+    private var usesRecipientZone: Bool { self.isRecurring && self.zone == Self.recipientZone }
+
+    /// The next moment; there is no single one in each recipient's own zone.
+    private var nextAt: Timestamp? { self.state == .waiting && !self.usesRecipientZone ? self.dueAt : nil }
+
+    /// The next local time.
+    ///
+    /// With a zone, it identifies an occurrence even if the zone's rules change.
+    private var nextLocal: WallTime? {
+        self.state == .waiting && (self.usesRecipientZone || !self.isRecurring) ? self.wall : nil
+    }
+
     /// Fields of a job whose text is JSON.
     private static let json: Set<String> = [
         "all", "users", "except", "data", "vars", "platform", "channels", "badge", "args",
     ]
 
-    /// Writes the members of an object, without the job.
-    package static func write(_ schedule: Schedule, to writer: inout JSONWriter) {
-        func text(_ name: StaticString, _ value: String?) {
-            writer.key(name)
-            writer.string(value)
-        }
-        text("id", schedule.id.description)
-        text("org", schedule.org)
-        text("job_id", schedule.jobID)
-        text("type", schedule.fields.first { $0.name == "type" }.map { String(decoding: $0.value, as: UTF8.self) })
-        text("lane", schedule.lane.rawValue)
-        text("source", schedule.source)
-        text("state", schedule.state.rawValue)
-        text("state_reason", schedule.stateReason)
-        text("cron", schedule.cron)
-        text("zone", schedule.zone)
-        // In each recipient's own zone there is no single moment.
-        let usesRecipientZone = schedule.isRecurring && schedule.zone == Schedule.recipientZone
-        let isWaiting = schedule.state == .waiting
-        text("next_at", isWaiting && !usesRecipientZone ? schedule.dueAt.rfc3339 : nil)
-        // With a zone, the local time identifies an occurrence even if the zone's rules change.
-        text("next_local", isWaiting && (usesRecipientZone || !schedule.isRecurring) ? schedule.wall?.description : nil)
-        text("last_fired_at", schedule.lastFiredAt?.rfc3339)
-        text("starts_at", schedule.startsAt?.rfc3339)
-        text("ends_at", schedule.endsAt?.rfc3339)
-        text("created_at", schedule.createdAt.rfc3339)
-    }
-
-    /// Writes the member `job` with its fields.
-    package static func writeJob(_ schedule: Schedule, to writer: inout JSONWriter) {
-        writer.key("job")
+    private func writeJob(to writer: inout JSONWriter) {
         writer.beginObject()
-        for field in schedule.fields {
+        for field in self.fields {
             writer.key(escaping: field.name)
             if Self.json.contains(field.name), let value = try? JSONParser.parse(field.value) {
                 writer.value(value)

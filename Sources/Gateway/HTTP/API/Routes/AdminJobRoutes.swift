@@ -42,15 +42,13 @@ struct AdminJobRoutes {
             "limit?": .integer(1...100, default: 20)("The most jobs."),
             "cursor?": .text(256)("`next_cursor` of the previous page."),
         ],
-        answers: [
-            .ok(
-                "The page.",
-                .object([
-                    "jobs": .list(of: .listedJob, max: 100),
-                    "next_cursor": .string.orNull,
-                    "reached": .time.orNull("The page has looked at everything stored after this."),
-                ]))
-        ])
+        answers: [.ok("The page.", page.schema)])
+
+    private static let page: Shape<JobListStore.Page> = [
+        "jobs": .list(of: JobListStore.Item.shape, max: 100) { $0.jobs },
+        "next_cursor": .value(.string) { $0.next?.text },
+        "reached": .value(.time, "The page has looked at everything stored after this.") { $0.reached },
+    ]
 
     private func list(_ request: Request, _ context: APIContext) async throws -> Response {
         var query = FieldReader(query: request, of: Self.list)
@@ -66,35 +64,7 @@ struct AdminJobRoutes {
             if filter.after == nil { query.fault("cursor", "must be next_cursor of a page") }
         }
         try query.finish()
-        let page = try await self.store.list(filter)
-        return Response.object { writer in
-            writer.array("jobs", page.jobs) { Self.write($1, to: &$0) }
-            writer.member("next_cursor", page.next?.text)
-            writer.member("reached", page.reached?.rfc3339)
-        }
-    }
-
-    private static func write(_ job: JobListStore.Item, to writer: inout JSONWriter) {
-        writer.beginObject()
-        writer.member("job_id", job.job)
-        writer.member("entry", job.entry)
-        writer.member("org_id", job.org)
-        writer.member("type", job.type)
-        writer.member("title", job.title)
-        writer.member("lane", job.lane)
-        writer.member("notifications", job.statuses.reduce(0) { $0 + $1.count })
-        writer.key("statuses")
-        writer.beginArray()
-        for (status, count) in job.statuses {
-            writer.beginObject()
-            writer.member("status", status)
-            writer.member("count", count)
-            writer.endObject()
-        }
-        writer.endArray()
-        writer.member("newest_at", job.newestAt.rfc3339)
-        writer.member("oldest_at", job.oldestAt.rfc3339)
-        writer.endObject()
+        return .json(try await self.store.list(filter), as: Self.page)
     }
 
     private static let notifications = Operation(
@@ -108,12 +78,13 @@ struct AdminJobRoutes {
             "limit?": .integer(1...100, default: 20)("The most items."),
             "cursor?": .text(JobLimits.user)("`next_cursor` of the previous page."),
         ],
-        answers: [
-            .ok(
-                "The page.",
-                .object(["notifications": .list(of: .jobNotification, max: 100), "next_cursor": .string.orNull])),
-            404, 409,
-        ])
+        answers: [.ok("The page.", notificationPage.schema), 404, 409])
+
+    private static let notificationPage = Shape.page(
+        "notifications",
+        of: Shape(
+            "JobNotification",
+            ["user_id": .value(.text(JobLimits.user)) { $0.notification.user }] + PeopleStore.Item.shape))
 
     private func notifications(_ request: Request, _ context: APIContext) async throws -> Response {
         var query = FieldReader(query: request, of: Self.notifications)
@@ -122,12 +93,7 @@ struct AdminJobRoutes {
         let status = query.choice("status", of: NotificationStatus.self)
         let name = try await JobControlRoutes(jobs: self.jobs).name(context, query)
         let page = try await self.page(of: name, status: status, after: last, limit: limit)
-        return Response.object { writer in
-            writer.array("notifications", page.items) { writer, item in
-                OperatorNotification.write(item, hasUser: true, to: &writer)
-            }
-            writer.member("next_cursor", page.next)
-        }
+        return .json(Page(page.items[...], next: page.next), as: Self.notificationPage)
     }
 
     /// Returns notifications of a job by user, starting after the user `last`.
@@ -161,7 +127,7 @@ struct AdminJobRoutes {
         scope: .admin,
         path: ["id": .uuid("A notification.")],
         query: ["user": .text(JobLimits.user)("Its user.")] + key,
-        answers: [.accepted("Redis has the job.", .jobAccepted), 404, 422])
+        answers: [.accepted("Redis has the job.", JobRoutes.accepted.schema), 404, 422])
 
     private func resend(_ request: Request, _ context: APIContext) async throws -> Response {
         var query = FieldReader(query: request, of: Self.resend)
@@ -177,11 +143,8 @@ struct AdminJobRoutes {
             let faults = JobFaults(repeats.faults)
             throw Problem(.unprocessableContent, "it cannot be sent again: \(faults)", faults: faults.faults)
         }
-        return Response.object(status: .accepted) { writer in
-            writer.member("id", "resend:\(notification.id):\(key)")
-            writer.member("lane", notification.lane.rawValue)
-            writer.member("entry", entry.name)
-        }
+        let answer = (id: "resend:\(notification.id):\(key)", lane: notification.lane, entry: entry.name)
+        return .json(answer, as: JobRoutes.accepted, status: .accepted)
     }
 
     private static let resendJob = Operation(
@@ -256,20 +219,26 @@ struct AdminJobRoutes {
     }
 }
 
-extension Schema {
-    static let listedJob = Schema(
+extension JobListStore.Item {
+    fileprivate static let shape = Shape<JobListStore.Item>(
         "ListedJob",
         [
-            "job_id": .string.orNull("The job's own id."),
-            "entry": .string,
-            "org_id": .string,
-            "type": .string,
-            "title": .string,
-            "lane": .lane,
-            "notifications": .count("Its notifications that the page has looked at."),
+            "job_id": .value(.string, "The job's own id.") { $0.job },
+            "entry": .value(.string) { $0.entry },
+            "org_id": .value(.string) { $0.org },
+            "type": .value(.string) { $0.type },
+            "title": .value(.string) { $0.title },
+            "lane": .value(.lane) { $0.lane },
+            "notifications": .value(.count, "Its notifications that the page has looked at.") {
+                $0.statuses.reduce(0) { $0 + $1.count }
+            },
             "statuses": .list(
-                of: .object(["status": .cases(of: NotificationStatus.self), "count": .count]), max: 16),
-            "newest_at": .time,
-            "oldest_at": .time,
+                of: [
+                    "status": .value(.cases(of: NotificationStatus.self)) { $0.status },
+                    "count": .value(.count) { $0.count },
+                ], max: 16
+            ) { $0.statuses },
+            "newest_at": .value(.time) { $0.newestAt },
+            "oldest_at": .value(.time) { $0.oldestAt },
         ])
 }

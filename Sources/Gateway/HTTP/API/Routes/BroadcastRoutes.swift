@@ -26,7 +26,7 @@ struct BroadcastRoutes {
     private static func transition(_ id: String, _ summary: String) -> Operation {
         Operation(
             id, summary, scope: .service, path: JobControlRoutes.id, query: JobControlRoutes.org,
-            answers: [.ok("The status; the call is idempotent.", .jobReport), 404, 409])
+            answers: [.ok("The status; the call is idempotent.", JobControl.Report.shape.schema), 404, 409])
     }
 
     private func apply(_ order: JobControl.Order, _ request: Request, _ context: APIContext) async throws -> Response {
@@ -38,7 +38,7 @@ struct BroadcastRoutes {
         guard isApplied else {
             throw Problem(.conflict, "the broadcast is \(report.progress?.broadcast.state.rawValue ?? "gone")")
         }
-        return Response.object { JobShape.write(report, self.jobs.base.catalog, to: &$0) }
+        return .json((report, self.jobs.base.catalog), as: JobControl.Report.shape)
     }
 
     private static let list = Operation(
@@ -50,9 +50,9 @@ struct BroadcastRoutes {
             "cursor?": .uuid("`next_cursor` of the previous page."),
             "state?": .cases(of: Broadcast.State.self),
         ],
-        answers: [
-            .ok("A page.", .object(["broadcasts": .list(of: .broadcast, max: 100), "next_cursor": .string.orNull]))
-        ])
+        answers: [.ok("A page.", page.schema)])
+
+    private static let page = Shape.page("broadcasts", of: BroadcastReport.shape)
 
     private func list(_ request: Request, _ context: APIContext) async throws -> Response {
         var query = FieldReader(query: request, of: Self.list)
@@ -61,42 +61,8 @@ struct BroadcastRoutes {
         let state = query.choice("state", of: Broadcast.State.self)
         try query.finish()
         let found = try await self.jobs.broadcasts.list(before: before, state: state, limit: limit + 1)
+        let page = Page(found, limit: limit) { $0.broadcast.id }
         let catalog = self.jobs.base.catalog
-        return Response.object { writer in
-            writer.array("broadcasts", found.prefix(limit)) { BroadcastShape.write($1, catalog, to: &$0) }
-            writer.member("next_cursor", found.count > limit ? found[limit - 1].broadcast.id.description : nil)
-        }
+        return .json(page.map { BroadcastReport($0, catalog) }, as: Self.page)
     }
-}
-
-extension Schema {
-    static let broadcast = Schema(
-        "Broadcast",
-        [
-            "id": .uuid,
-            "org": .string,
-            "job_id": .string,
-            "entry": .string,
-            "topic": .string.orNull("Null for everyone."),
-            "type": .string.orNull("The type of its notifications."),
-            "title": .string.orNull(
-                "The title in the default locale; null if the current catalog cannot render it."),
-            "body": .string.orNull,
-            "lane": .lane,
-            "created_at": .time,
-            "state": .cases(of: Broadcast.State.self),
-            "reason": .string.orNull("Why it failed."),
-            "held": .bool("Whether the expansion waits for room in the delivery streams."),
-            "audience": .count.orNull("The audience counted at the start."),
-            "selected": .count("Users processed so far."),
-            "stored": .count("Users with a stored notification."),
-            "not_stored": .map(of: .count)(
-                "Users without one, by reason; `held` for a digest, `text_failed` if rendering failed and a "
-                    + "dead letter was written, `missed` if their local time had passed too long ago, `left_topic` if "
-                    + "they left the topic before it."
-            ),
-            "pages": .count,
-            "chains_done": .integer(0...16),
-            "withdrawn": .count("Notifications withdrawn by a cancellation."),
-        ])
 }

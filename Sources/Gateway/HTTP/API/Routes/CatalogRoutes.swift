@@ -22,30 +22,29 @@ struct CatalogRoutes {
         "getCatalog",
         "Returns the current catalog.",
         scope: .admin,
-        answers: [.ok("The catalog.", .catalog)])
+        answers: [.ok("The catalog.", CatalogReport.shape.schema)])
 
     private func show(_ request: Request, _ context: APIContext) async throws -> Response {
         // The catalog itself needs no database: if that does not answer, the counts are null.
         let summary = try? await self.statistics.summary()
-        return Response.object(capacity: 16_384) { CatalogJSON.write(self.base.catalogs, summary, to: &$0) }
+        return .json(CatalogReport(self.base.catalogs, summary), as: CatalogReport.shape, capacity: 16_384)
     }
 
     private static let reload = Operation(
         "reloadCatalog",
         "Reloads the catalog here and on all other gateways and dispatchers.",
         scope: .admin,
-        answers: [
-            .ok(
-                "It is active.",
-                .object([
-                    "outcome": .choice("replaced", "unchanged"),
-                    "digest": .string("A hash of the files."),
-                    "loaded_at": .time,
-                    "types": .integer,
-                    "told": .integer("The number of processes that received the announcement."),
-                ])),
-            422,
-        ])
+        answers: [.ok("It is active.", reloaded.schema), 422])
+
+    private typealias Reload = (outcome: CatalogRegister.Outcome, entry: CatalogRegister.Entry, told: Int64)
+
+    private static let reloaded: Shape<Reload> = [
+        "outcome": .value(.choice("replaced", "unchanged")) { $0.outcome.rawValue },
+        "digest": .value(.string, "A hash of the files.") { $0.entry.catalog.digest },
+        "loaded_at": .value(.time) { $0.entry.loadedAt },
+        "types": .value(.integer) { $0.entry.catalog.all.count },
+        "told": .value(.integer, "The number of processes that received the announcement.") { $0.told },
+    ]
 
     /// Reloads the catalog here, and announces it to all processes if it is valid.
     private func reload(_ request: Request, _ context: APIContext) async throws -> Response {
@@ -58,187 +57,113 @@ struct CatalogRoutes {
         }
         let entry = self.base.catalogs.entry
         let told = try await self.base.live.catalogAnnouncer.announce(digest: entry.catalog.digest)
-        return Response.object { writer in
-            writer.member("outcome", outcome.rawValue)
-            writer.member("digest", entry.catalog.digest)
-            writer.member("loaded_at", entry.loadedAt.rfc3339)
-            writer.member("types", entry.catalog.all.count)
-            writer.member("told", told)
-        }
+        return .json((outcome, entry, told), as: Self.reloaded)
     }
 }
 
-/// The catalog as JSON.
-enum CatalogJSON {
-    /// Writes the members of the object.
-    ///
+/// The catalog, and how often its types were sent.
+struct CatalogReport {
+    private let entry: CatalogRegister.Entry
+    private let refusal: CatalogRegister.Refusal?
+    /// The counts of the last 24 hours by type; nil if unknown.
+    private let sent: [String: Int64]?
+    /// The count of a type without one; nil if unknown.
+    private let least: Int64?
+
     /// - Parameter summary: the counts by type; nil if unknown.
-    static func write(
-        _ register: CatalogRegister,
-        _ summary: StatisticsStore.Summary?,
-        to writer: inout JSONWriter
-    ) {
-        let entry = register.entry
+    init(_ register: CatalogRegister, _ summary: StatisticsStore.Summary?) {
+        self.entry = register.entry
+        self.refusal = register.refusal
         // Counts of less than 24 hours would be too low.
         let types = summary.flatMap { $0.typesStart == nil ? $0.types : nil }
         // At the limit, a type without a count may still have been sent.
         let hasAll = (types?.count ?? 0) < StatisticsStore.mostTypes
-        let sent = types.map { types in Dictionary(types.map { ($0.type, $0.reach.stored) }) { first, _ in first } }
-        writer.member("digest", entry.catalog.digest)
-        writer.member("loaded_at", entry.loadedAt.rfc3339)
-        writer.member("default_locale", entry.catalog.defaultLocale.key)
-        writer.key("user_cap")
-        Self.write(entry.catalog.userCap, to: &writer)
-        writer.array("types", entry.catalog.all) { writer, type in
-            Self.write(type, entry.catalog, sent: sent.flatMap { $0[type.name] ?? (hasAll ? 0 : nil) }, to: &writer)
-        }
-        Self.strings("advice", CatalogAdvice.lines(for: entry.catalog), &writer)
-        writer.key("refused")
-        if let refusal = register.refusal {
-            writer.beginObject()
-            writer.member("at", refusal.at.rfc3339)
-            writer.array("faults", refusal.faults.faults) { $0.string($1.description) }
-            writer.endObject()
-        } else {
-            writer.null()
-        }
+        self.sent = types.map { types in Dictionary(types.map { ($0.type, $0.reach.stored) }) { first, _ in first } }
+        self.least = hasAll ? 0 : nil
     }
 
-    private static func write(
-        _ type: NotificationType,
-        _ catalog: Catalog,
-        sent: Int64?,
-        to writer: inout JSONWriter
-    ) {
-        writer.beginObject()
-        writer.member("sent", sent)
-        let title = catalog.presentation(ofType: type.name).title.text(for: [], default: catalog.defaultLocale)
-        let texts: [(StaticString, String?)] = [
-            ("name", type.name), ("title", title), ("severity", type.severity.rawValue),
-            ("delivery", type.delivery.rawValue),
-            ("lane", type.lane.rawValue), ("category", type.category), ("sound", type.sound),
-            ("quiet_hours", type.quietHours.rawValue), ("push_priority", type.pushPriority?.rawValue),
-            ("actions", catalog.actions(of: type.name)?.name),
-        ]
-        for (name, text) in texts {
-            writer.key(name)
-            writer.string(text)
-        }
-        let flags: [(StaticString, Bool)] = [
-            ("default", type.isOnByDefault), ("required", type.isRequired), ("enabled", type.isEnabled),
-            ("retract_on_read", type.isRetractedOnRead), ("push_when_online", type.isPushedWhenOnline),
-        ]
-        for (name, flag) in flags {
-            writer.key(name)
-            writer.bool(flag)
-        }
-        writer.key("badge")
-        switch type.badge {
-        case .unseen: writer.bool(true)
-        case .absent: writer.bool(false)
-        case .number(let number): writer.integer(number)
-        }
-        writer.member("code", type.code)
-        let seconds: [(StaticString, Duration?)] = [
-            ("time_to_live", type.timeToLive), ("attention_delay", type.attentionDelay),
-            ("email_after", type.emailDelay),
-        ]
-        for (name, duration) in seconds {
-            writer.key(name)
-            Self.write(duration, to: &writer)
-        }
-        let channels = DeliveryChannel.allCases.filter { type.channels.contains(Channels($0)) }
-        Self.strings("channels", channels.map(\.rawValue), &writer)
-        Self.strings("locales", catalog.templates(of: type.name)?.locales.keys.sorted() ?? [], &writer)
-        writer.key("cap")
-        Self.write(type.cap, to: &writer)
-        writer.key("category_cap")
-        Self.write(type.category.flatMap { catalog.cap(category: $0) }, to: &writer)
-        writer.key("digest")
-        Self.write(type.digest, to: &writer)
-        writer.endObject()
-    }
-
-    private static func strings(_ name: StaticString, _ texts: [String], _ writer: inout JSONWriter) {
-        writer.array(name, texts) { $0.string($1) }
-    }
-
-    private static func write(_ duration: Duration?, to writer: inout JSONWriter) {
-        if let duration { writer.integer(duration.components.seconds) } else { writer.null() }
-    }
-
-    private static func write(_ cap: FrequencyCap?, to writer: inout JSONWriter) {
-        guard let cap else { return writer.null() }
-        writer.beginObject()
-        writer.member("count", cap.count)
-        writer.key("per")
-        Self.write(cap.window, to: &writer)
-        writer.endObject()
-    }
-
-    private static func write(_ digest: DigestRule?, to writer: inout JSONWriter) {
-        guard let digest else { return writer.null() }
-        writer.beginObject()
-        writer.key("window")
-        Self.write(digest.window, to: &writer)
-        writer.member("sliding", digest.isSliding)
-        writer.key("maximum")
-        Self.write(digest.maximum, to: &writer)
-        writer.member("singles", digest.singles)
-        writer.endObject()
-    }
-}
-
-extension Schema {
-    static let catalogType = Schema(
-        "CatalogType",
-        [
-            "name": .text(JobLimits.name),
-            "title": .string.orNull("In the default locale."),
-            "sent": .count.orNull("Its notifications of the last 24 hours; null if not all were counted."),
-            "severity": .severity,
-            "delivery": .delivery,
-            "lane": .lane,
-            "category": .string.orNull,
-            "sound": .string.orNull,
-            "quiet_hours": .cases(of: QuietPolicy.self),
-            "push_priority": .pushPriority.orNull("null: derived from the lane."),
-            "actions": .string.orNull,
-            "default": .bool,
-            "required": .bool,
-            "enabled": .bool,
-            "badge": .string.with("type", .array([.string("boolean"), .string("integer")])).with(
-                "minimum", .number("0")
-            ).with("maximum", .number("99999"))(
-                "true: the unread count; false: none; a number: always this number."),
-            "retract_on_read": .bool,
-            "push_when_online": .bool,
-            "code": .integer.orNull,
-            "time_to_live": .integer("Seconds."),
-            "attention_delay": .integer("Seconds."),
-            "email_after": .integer.orNull("Seconds."),
-            "channels": .list(of: .channel, max: 3),
-            "locales": .list(of: .string, max: 100),
-            "cap": .object(["count": .integer, "per": .integer("Seconds.")]).orNull,
-            "category_cap": .object(["count": .integer, "per": .integer("Seconds.")]).orNull,
-            "digest": .object([
-                "window": .integer("Seconds."),
-                "sliding": .bool,
-                "maximum": .integer("Seconds."),
-                "singles": .integer,
-            ]).orNull,
-        ])
-
-    static let catalog = Schema(
+    static let shape = Shape<CatalogReport>(
         "Catalog",
         [
-            "digest": .string("A hash of the files."),
-            "loaded_at": .time,
-            "default_locale": .string,
-            "user_cap": .object(["count": .integer, "per": .integer("Seconds.")]).orNull,
-            "types": .list(of: .catalogType, max: 10_000),
-            "advice": .list(of: .string, max: 100_000)("Likely oversights in the files: by type, then by category."),
-            "refused": .object(["at": .time, "faults": .list(of: .string, max: 1001)]).orNull(
-                "The faults of the last reload, if it was refused."),
+            "digest": .value(.string, "A hash of the files.") { $0.entry.catalog.digest },
+            "loaded_at": .value(.time) { $0.entry.loadedAt },
+            "default_locale": .value(.string) { $0.entry.catalog.defaultLocale.key },
+            "user_cap": .object(cap) { $0.entry.catalog.userCap },
+            "types": .list(of: type, max: 10_000) { report in
+                report.entry.catalog.all.map { type in
+                    let sent = report.sent.flatMap { $0[type.name] ?? report.least }
+                    return (type: type, catalog: report.entry.catalog, sent: sent)
+                }
+            },
+            "advice": .value(
+                .list(of: .string, max: 100_000), "Likely oversights in the files: by type, then by category."
+            ) { CatalogAdvice.lines(for: $0.entry.catalog) },
+            "refused": .object(
+                [
+                    "at": .value(.time) { $0.at },
+                    "faults": .value(.list(of: .string, max: 1001)) { $0.faults.faults.map(\.description) },
+                ], "The faults of the last reload, if it was refused."
+            ) { $0.refusal },
         ])
+
+    private static let type = Shape<(type: NotificationType, catalog: Catalog, sent: Int64?)>(
+        "CatalogType",
+        [
+            "name": .value(.text(JobLimits.name)) { $0.type.name },
+            "title": .value(.string, "In the default locale.") {
+                $0.catalog.presentation(ofType: $0.type.name).title.text(for: [], default: $0.catalog.defaultLocale)
+            },
+            "sent": .value(.count, "Its notifications of the last 24 hours; null if not all were counted.") {
+                $0.sent
+            },
+            "severity": .value(.severity) { $0.type.severity.rawValue },
+            "delivery": .value(.delivery) { $0.type.delivery.rawValue },
+            "lane": .value(.lane) { $0.type.lane.rawValue },
+            "category": .value(.string) { $0.type.category },
+            "sound": .value(.string) { $0.type.sound },
+            "quiet_hours": .value(.cases(of: QuietPolicy.self)) { $0.type.quietHours.rawValue },
+            "push_priority": .value(.pushPriority, "null: derived from the lane.") { $0.type.pushPriority?.rawValue },
+            "actions": .value(.string) { $0.catalog.actions(of: $0.type.name)?.name },
+            "default": .value(.bool) { $0.type.isOnByDefault },
+            "required": .value(.bool) { $0.type.isRequired },
+            "enabled": .value(.bool) { $0.type.isEnabled },
+            "badge": .written(
+                .string.with("type", .array([.string("boolean"), .string("integer")])).with("minimum", .number("0"))
+                    .with("maximum", .number("99999")),
+                "true: the unread count; false: none; a number: always this number."
+            ) { value, writer in
+                switch value.type.badge {
+                case .unseen: writer.bool(true)
+                case .absent: writer.bool(false)
+                case .number(let number): writer.integer(number)
+                }
+            },
+            "retract_on_read": .value(.bool) { $0.type.isRetractedOnRead },
+            "push_when_online": .value(.bool) { $0.type.isPushedWhenOnline },
+            "code": .value(.integer) { $0.type.code },
+            "time_to_live": .value(.integer, "Seconds.") { $0.type.timeToLive.components.seconds },
+            "attention_delay": .value(.integer, "Seconds.") { $0.type.attentionDelay.components.seconds },
+            "email_after": .value(.integer, "Seconds.") { $0.type.emailDelay?.components.seconds },
+            "channels": .value(.list(of: .channel, max: 3)) { value in
+                DeliveryChannel.allCases.filter { value.type.channels.contains(Channels($0)) }.map(\.rawValue)
+            },
+            "locales": .value(.list(of: .string, max: 100)) {
+                $0.catalog.templates(of: $0.type.name)?.locales.keys.sorted() ?? []
+            },
+            "cap": .object(cap) { $0.type.cap },
+            "category_cap": .object(cap) { value in value.type.category.flatMap { value.catalog.cap(category: $0) } },
+            "digest": .object(digest) { $0.type.digest },
+        ])
+
+    private static let cap: Shape<FrequencyCap> = [
+        "count": .value(.integer) { $0.count },
+        "per": .value(.integer, "Seconds.") { $0.window.components.seconds },
+    ]
+
+    private static let digest: Shape<DigestRule> = [
+        "window": .value(.integer, "Seconds.") { $0.window.components.seconds },
+        "sliding": .value(.bool) { $0.isSliding },
+        "maximum": .value(.integer, "Seconds.") { $0.maximum.components.seconds },
+        "singles": .value(.integer) { $0.singles },
+    ]
 }

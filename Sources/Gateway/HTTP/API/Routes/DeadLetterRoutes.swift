@@ -43,19 +43,22 @@ struct DeadLetterRoutes {
             "cursor?": .integer(from: 1),
             "count?": .bool("Whether to count all matching letters."),
         ],
-        answers: [
-            .ok(
-                "A page.",
-                .object([
-                    "dead_letters": .list(of: .deadLetter, max: 100),
-                    "next_cursor": .string.orNull,
-                    "count?": .count("The number of matching letters; only with `count=true`."),
-                    "replayable?": .count("The number of them that can be replayed; only with `count=true`."),
-                    "until?": .time(
-                        "The end of the counted time range, exclusive: now, or the filter's if earlier; only with "
-                            + "`count=true`."),
-                ]))
-        ])
+        answers: [.ok("A page.", page.schema)])
+
+    private typealias Counts = (all: Int64, replayable: Int64, until: Timestamp)
+
+    private static let page: Shape<(letters: Page<DeadLetterStore.Letter>, counts: Counts?)> =
+        Shape.page("dead_letters", of: DeadLetterStore.Letter.shape).of { $0.letters } + [
+            "count": .optional(.count, "The number of matching letters; only with `count=true`.") { $0.counts?.all },
+            "replayable": .optional(
+                .count, "The number of them that can be replayed; only with `count=true`."
+            ) { $0.counts?.replayable },
+            "until": .optional(
+                .time,
+                "The end of the counted time range, exclusive: now, or the filter's if earlier; only with "
+                    + "`count=true`."
+            ) { $0.counts?.until },
+        ]
 
     private func list(_ request: Request, _ context: APIContext) async throws -> Response {
         var query = FieldReader(query: request, of: Self.list)
@@ -66,21 +69,12 @@ struct DeadLetterRoutes {
         try query.finish()
         let (letters, hasMore) = try await self.base.database.deadLetters.page(filter, before: last, limit: limit)
         let counts = isCounted ? try await self.count(filter) : nil
-        return Response.object { writer in
-            writer.array("dead_letters", letters) { DeadLetterShape.write($1, to: &$0) }
-            writer.member("next_cursor", hasMore ? letters.last.map { "\($0.id)" } : nil)
-            if let counts {
-                writer.member("count", counts.all)
-                writer.member("replayable", counts.replayable)
-                writer.member("until", counts.until.rfc3339)
-            }
-        }
+        let page = Page(letters[...], next: hasMore ? letters.last.map { "\($0.id)" } : nil)
+        return .json((page, counts), as: Self.page)
     }
 
     /// Counts the letters that a filter selects now, and returns the end of its time range.
-    private func count(
-        _ filter: DeadLetterStore.Filter
-    ) async throws -> (all: Int64, replayable: Int64, until: Timestamp) {
+    private func count(_ filter: DeadLetterStore.Filter) async throws -> Counts {
         let now = try await self.base.database.clock()
         // The answer has milliseconds, so count up to the same moment.
         let until = Timestamp(milliseconds: min(filter.until ?? now, now).milliseconds)
@@ -97,26 +91,33 @@ struct DeadLetterRoutes {
         "Counts dead letters by reason and stream, the most frequent first.",
         scope: .admin,
         query: filter,
-        answers: [.ok("The reasons.", .object(["reasons": .list(of: .deadLetterReason, max: mostReasons)]))])
+        answers: [.ok("The reasons.", reasonList.schema)])
+
+    private static let keys = Keyspace()
+
+    private static let reasonList: Shape<[DeadLetterStore.Reason]> = [
+        "reasons": .list(
+            of: Shape(
+                "DeadLetterReason",
+                [
+                    "reason": .value(.string) { $0.reason },
+                    "stream": .value(.string) { $0.stream },
+                    "count": .value(.count) { $0.count },
+                    "replayable": .value(.count, "Those that a replay brings back.") {
+                        keys.takesBack($0.stream) ? $0.open : 0
+                    },
+                    "oldest_at": .value(.time) { $0.oldestAt },
+                    "newest_at": .value(.time) { $0.newestAt },
+                ]), max: mostReasons
+        ) { $0 }
+    ]
 
     private func reasons(_ request: Request, _ context: APIContext) async throws -> Response {
         var query = FieldReader(query: request, of: Self.reasons)
         let filter = Self.filter(&query)
         try query.finish()
         let reasons = try await self.base.database.deadLetters.reasons(filter, limit: Self.mostReasons)
-        let keys = Keyspace()
-        return Response.object { writer in
-            writer.array("reasons", reasons) { writer, reason in
-                writer.beginObject()
-                writer.member("reason", reason.reason)
-                writer.member("stream", reason.stream)
-                writer.member("count", reason.count)
-                writer.member("replayable", keys.takesBack(reason.stream) ? reason.open : 0)
-                writer.member("oldest_at", reason.oldestAt.rfc3339)
-                writer.member("newest_at", reason.newestAt.rfc3339)
-                writer.endObject()
-            }
-        }
+        return .json(reasons, as: Self.reasonList)
     }
 
     private static let find = Operation(
@@ -124,13 +125,10 @@ struct DeadLetterRoutes {
         "Returns a dead letter with all fields.",
         scope: .admin,
         path: ["id": .integer(from: 1)("The number of the letter.")],
-        answers: [.ok("The letter.", .deadLetter), 404])
+        answers: [.ok("The letter.", DeadLetterStore.Letter.shape.schema), 404])
 
     private func find(_ request: Request, _ context: APIContext) async throws -> Response {
-        let letter = try await self.letter(try Self.id(context))
-        var writer = JSONWriter()
-        DeadLetterShape.write(letter, to: &writer)
-        return .json(writer)
+        .json(try await self.letter(try Self.id(context)), as: DeadLetterStore.Letter.shape)
     }
 
     // MARK: Changing
@@ -314,30 +312,4 @@ struct DeadLetterRoutes {
         filter.until = fields.moment("until")
         return filter
     }
-}
-
-extension Schema {
-    static let deadLetterReason = Schema(
-        "DeadLetterReason",
-        [
-            "reason": .string,
-            "stream": .string,
-            "count": .count,
-            "replayable": .count("Those that a replay brings back."),
-            "oldest_at": .time,
-            "newest_at": .time,
-        ])
-
-    static let deadLetter = Schema(
-        "DeadLetter",
-        [
-            "id": .integer,
-            "stream": .string,
-            "entry": .string,
-            "reason": .string,
-            "at": .time,
-            "replay_at": .time.orNull,
-            "fields": .list(of: .list(of: .anything, min: 2, max: 2), max: 100_000)(
-                "Names and values in order; binary values are objects with `base64`."),
-        ])
 }

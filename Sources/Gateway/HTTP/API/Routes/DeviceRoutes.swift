@@ -25,7 +25,7 @@ struct DeviceRoutes {
         "Registers or renews a device; another user's phone or browser moves to the caller.",
         body: .deviceRegistration,
         answers: [
-            .created("The device.", .device),
+            .created("The device.", Device.shape.schema),
             Answer(429, "The user exceeds the rate limit, or has changed tokens 200 times within the hour."),
         ])
 
@@ -36,19 +36,18 @@ struct DeviceRoutes {
         try body.finish()
         guard let device else { throw Problem(.badRequest, "fields are missing") }
         let stored = try await self.users.register([device])[0]
-        return .json(status: .created) { DeviceShape.write(stored, to: &$0) }
+        return .json(stored, as: Device.shape, status: .created)
     }
 
     private static let list = Operation(
         "listDevices",
         "Lists the caller's devices, most recently used first.",
-        answers: [.ok("The devices.", .object(["devices": .list(of: .device, max: 100)]))])
+        answers: [.ok("The devices.", devices.schema)])
+
+    private static let devices: Shape<[Device]> = ["devices": .list(of: Device.shape, max: 100) { $0 }]
 
     private func list(_ request: Request, _ context: APIContext) async throws -> Response {
-        let devices = try await self.users.devices.list(user: try context.user())
-        return Response.object { writer in
-            writer.array("devices", devices) { DeviceShape.write($1, to: &$0) }
-        }
+        .json(try await self.users.devices.list(user: try context.user()), as: Self.devices)
     }
 
     private static let change = Operation(
@@ -56,7 +55,7 @@ struct DeviceRoutes {
         "Switches pushes to a device off or on.",
         path: ["id": .uuid("One of the caller's devices.")],
         body: .object(["enabled": .bool], isClosed: true),
-        answers: [.ok("The updated device.", .device), 404])
+        answers: [.ok("The updated device.", Device.shape.schema), 404])
 
     /// Switches the pushes of a device off or on; its registration stays.
     private func change(_ request: Request, _ context: APIContext) async throws -> Response {
@@ -69,7 +68,7 @@ struct DeviceRoutes {
         guard let isEnabled,
             let device = try await self.users.devices.setSilenced(!isEnabled, user: user, id: id)
         else { throw Problem.noSuch("device") }
-        return .json { DeviceShape.write(device, to: &$0) }
+        return .json(device, as: Device.shape)
     }
 
     private static let remove = Operation(
@@ -153,25 +152,4 @@ struct DeviceRoutes {
             writer.member("key", key)
         }
     }
-}
-
-extension Schema {
-    static let device = Schema(
-        "Device",
-        [
-            "id": .uuid,
-            "platform": .platform,
-            "provider": .string(pattern: "^[a-z][a-z0-9]{0,14}$"),
-            "app": .string,
-            "environment": .environment,
-            "name": .string.orNull,
-            "device_id": .string.orNull,
-            "app_version": .string.orNull,
-            "locale": .string.orNull,
-            "active": .bool,
-            "deactivated_reason": .string.orNull,
-            "registered_at": .time,
-            "last_used_at": .time,
-            "enabled": .bool("Whether the user allows pushes to it."),
-        ])
 }

@@ -26,7 +26,7 @@ struct InboxChangeRoutes {
         "unreadNotification",
         "Marks a notification as unread again; open sockets receive it as a silent notification.",
         path: InboxRoutes.one,
-        answers: [.ok("The change.", .inboxChange), 404, InboxRoutes.tooManyRepeatedEvents])
+        answers: [.ok("The change.", InboxStore.Change.shape.schema), 404, InboxRoutes.tooManyRepeatedEvents])
 
     private func unread(_ request: Request, _ context: APIContext) async throws -> Response {
         let user = try context.user()
@@ -52,7 +52,7 @@ struct InboxChangeRoutes {
             .ok(
                 "The page.",
                 .object([
-                    "notifications": .list(of: .notification, max: 100),
+                    "notifications": .list(of: CanonicalShape.schema, max: 100),
                     "next_cursor": .uuid.orNull,
                 ]))
         ])
@@ -75,7 +75,7 @@ struct InboxChangeRoutes {
         "archiveNotification",
         "Moves a notification to the archive, which keeps it for a year; open sockets drop it as if it were deleted.",
         path: InboxRoutes.one,
-        answers: [.ok("The change.", .inboxChange), 404])
+        answers: [.ok("The change.", InboxStore.Change.shape.schema), 404])
 
     private func archive(_ request: Request, _ context: APIContext) async throws -> Response {
         let change = try await self.inbox.service.archive(
@@ -92,7 +92,7 @@ struct InboxChangeRoutes {
         path: InboxRoutes.one,
         body: .object(["until": .time("When it comes back; at most 366 days from now.")], isClosed: true),
         answers: [
-            .ok("The change.", .inboxChange), 404,
+            .ok("The change.", InboxStore.Change.shape.schema), 404,
             Answer(429, "The user exceeds the rate limit, or snoozes or sends tests too often."),
         ])
 
@@ -137,7 +137,7 @@ struct InboxChangeRoutes {
         "A deleted one can be restored as long as its tombstone is kept. Open sockets receive it as a silent "
             + "notification.",
         path: InboxRoutes.one,
-        answers: [.ok("The change.", .inboxChange), 404])
+        answers: [.ok("The change.", InboxStore.Change.shape.schema), 404])
 
     private func restore(_ request: Request, _ context: APIContext) async throws -> Response {
         let user = try context.user()

@@ -5,6 +5,7 @@ import Core
 import CoreMetrics
 import HTTPTypes
 import Hummingbird
+import Operations
 import Storage
 
 /// The inbox: `/v1/notifications`.
@@ -147,7 +148,7 @@ struct InboxRoutes {
             "org?": .text(JobLimits.org)("Counts by category only those of this organisation."),
         ],
         headers: .ifNoneMatch,
-        answers: [.ok("The counts.", .inboxState, headers: tag), unchanged])
+        answers: [.ok("The counts.", InboxStore.State.shape.schema, headers: tag), unchanged])
 
     private func unreadCount(_ request: Request, _ context: APIContext) async throws -> Response {
         let user = try context.user()
@@ -161,17 +162,7 @@ struct InboxRoutes {
         let isKnown = known.map { state.showsSame(as: $0) } ?? false
         let counts = isByCategory && !isKnown ? try await self.inbox.store.unreadByCategory(user: user, org: org) : nil
         return InboxTag.answer(state, of: user, unless: known) {
-            Response.object { writer in
-                self.write(state, to: &writer)
-                guard let counts else { return }
-                writer.key("categories")
-                writer.beginObject()
-                for (category, count) in counts {
-                    writer.key(escaping: category)
-                    writer.integer(count)
-                }
-                writer.endObject()
-            }
+            .json((state, counts), as: InboxStore.State.shape)
         }
     }
 
@@ -179,7 +170,7 @@ struct InboxRoutes {
         "getNotification",
         "Returns a notification.",
         path: one,
-        answers: [.ok("The notification.", .notification), 404])
+        answers: [.ok("The notification.", CanonicalShape.schema), 404])
 
     private func find(_ request: Request, _ context: APIContext) async throws -> Response {
         let user = try context.user()
@@ -191,18 +182,14 @@ struct InboxRoutes {
 
     /// Answers with a change and the state after it.
     static func answer(_ change: InboxStore.Change) -> Response {
-        Response.object { writer in
-            writer.member("changed", change.ids.count)
-            writer.member("unread", change.unread)
-            writer.member("version", change.version)
-        }
+        .json(change, as: InboxStore.Change.shape)
     }
 
     private static let read = Operation(
         "readNotification",
         "Marks a notification as read.",
         path: one,
-        answers: [.ok("The change.", .inboxChange), 404])
+        answers: [.ok("The change.", InboxStore.Change.shape.schema), 404])
 
     private func read(_ request: Request, _ context: APIContext) async throws -> Response {
         let user = try context.user()
@@ -224,7 +211,7 @@ struct InboxRoutes {
                     "ids": .list(of: .uuid, min: 1, max: 1000),
                     "all?": .constant(.bool(false)).orNull,
                 ], isClosed: true), .object(["all": .constant(.bool(true)), "ids?": .null], isClosed: true)),
-        answers: [.ok("The change.", .inboxChange)])
+        answers: [.ok("The change.", InboxStore.Change.shape.schema)])
 
     private func readMany(_ request: Request, _ context: APIContext) async throws -> Response {
         let user = try context.user()
@@ -297,7 +284,7 @@ struct InboxRoutes {
         "deleteNotification",
         "Deletes a notification.",
         path: one,
-        answers: [.ok("The change.", .inboxChange), 404])
+        answers: [.ok("The change.", InboxStore.Change.shape.schema), 404])
 
     private func delete(_ request: Request, _ context: APIContext) async throws -> Response {
         let user = try context.user()
@@ -309,57 +296,29 @@ struct InboxRoutes {
     private static let deleteRead = Operation(
         "deleteReadNotifications",
         "Deletes all read notifications.",
-        answers: [.ok("The change.", .inboxChange)])
+        answers: [.ok("The change.", InboxStore.Change.shape.schema)])
 
     private func deleteRead(_ request: Request, _ context: APIContext) async throws -> Response {
         Self.answer(try await self.inbox.service.delete(user: try context.user(), id: nil))
     }
 }
 
-extension Schema {
-    static let notification = Schema(
-        "Notification",
-        [
-            "id": .uuid,
-            "type": .text(JobLimits.name),
-            "severity": .severity,
-            "delivery": .delivery,
-            "title": .string(max: 255),
-            "body": .string(max: 4096),
-            "data": .anyObject,
-            "category": .string.orNull,
-            "org": .string.orNull("The organisation of the job."),
-            "entity_type": .string.orNull,
-            "entity_id": .string.orNull,
-            "url": .string.orNull,
-            "image": .string.orNull,
-            "collapse_key": .string.orNull,
-            "version": .count,
-            "created_at": .time,
-            "read_at": .time.orNull,
-            "expires_at": .time.orNull,
-            "held_back": .string.orNull("Why the delivery was reduced, such as `capped_by_type`."),
-            "silent?": .bool("On sockets: true if the client should not ring; absent otherwise."),
-            "again?": .bool("On sockets: true after the user's own undo; absent otherwise."),
-        ])
-
-    static let inboxState = Schema(
-        "InboxState",
-        [
-            "unread": .count,
-            "total": .count,
-            "version": .count,
-            "categories?": .map(of: .count)("Unread by category; the empty name has those without one."),
-        ])
-
-    static let inboxChange = Schema(
+extension InboxStore.Change {
+    static let shape = Shape<InboxStore.Change>(
         "InboxChange",
-        ["changed": .count, "unread": .count, "version": .count])
+        [
+            "changed": .value(.count) { $0.ids.count },
+            "unread": .value(.count) { $0.unread },
+            "version": .value(.count) { $0.version },
+        ])
+}
 
+/// The pages that are written row by row, straight into the answer.
+extension Schema {
     static let inboxPage = Schema(
         "InboxPage",
         [
-            "notifications": .list(of: .notification, max: 100),
+            "notifications": .list(of: CanonicalShape.schema, max: 100),
             "next_cursor": .uuid.orNull,
             "unread": .count,
             "total": .count,
@@ -370,7 +329,7 @@ extension Schema {
         "InboxChanges",
         [
             "reset": .bool,
-            "notifications": .list(of: .notification, max: 500),
+            "notifications": .list(of: CanonicalShape.schema, max: 500),
             "deleted": .list(of: .uuid, max: 500),
             "next_version": .count,
             "unread": .count,

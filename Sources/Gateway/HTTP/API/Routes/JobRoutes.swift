@@ -44,7 +44,16 @@ struct JobRoutes {
         body: .oneOf(.job, .list(of: .job, min: 1, max: 1000)),
         answers: [
             .accepted(
-                "Redis has stored them.", .oneOf(.jobAccepted, .object(["jobs": .list(of: .jobAccepted, max: 1000)])))
+                "Redis has stored them.",
+                .oneOf(accepted.schema, .object(["jobs": .list(of: accepted.schema, max: 1000)])))
+        ])
+
+    static let accepted = Shape<(id: String, lane: Lane, entry: String)>(
+        "JobAccepted",
+        [
+            "id": .value(.text(JobLimits.id)) { $0.id },
+            "lane": .value(.lane) { $0.lane.rawValue },
+            "entry": .value(.string) { $0.entry },
         ])
 
     private func enqueue(_ request: Request, _ context: APIContext) async throws -> Response {
@@ -101,16 +110,11 @@ struct JobRoutes {
         }
         return Response.object(status: .accepted) { writer in
             if isBatch {
-                writer.key("jobs")
-                writer.beginArray()
-                for (job, entry) in zip(jobs, entries) {
-                    writer.beginObject()
-                    self.write(job, entry.name, to: &writer)
-                    writer.endObject()
+                writer.array("jobs", zip(jobs, entries)) { writer, answer in
+                    Self.accepted.write((answer.0.id, answer.0.lane, answer.1.name), to: &writer)
                 }
-                writer.endArray()
             } else if let job = jobs.first, let entry = entries.first {
-                self.write(job, entry.name, to: &writer)
+                Self.accepted.writeMembers(of: (job.id, job.lane, entry.name), to: &writer)
             }
         }
     }
@@ -126,12 +130,6 @@ struct JobRoutes {
             member.value.string ?? String(decoding: JSONWriter.bytes(of: member.value), as: UTF8.self)
         }
         return allowance.faults(type: type, fields: members.map(\.key))
-    }
-
-    private func write(_ job: Checked, _ entry: String, to writer: inout JSONWriter) {
-        writer.member("id", job.id)
-        writer.member("lane", job.lane.rawValue)
-        writer.member("entry", entry)
     }
 
     /// Validates a job with the dispatcher's decoder.
@@ -199,8 +197,4 @@ extension Schema {
             "args?": .list(of: .anything, max: JobLimits.json).orNull,
             "traceparent?": .string.orNull("The W3C trace context; ignored if malformed."),
         ], isClosed: true)
-
-    static let jobAccepted = Schema(
-        "JobAccepted",
-        ["id": .text(JobLimits.id), "lane": .lane, "entry": .string])
 }

@@ -53,7 +53,7 @@ struct OverviewRoutes {
             "span?": .cases(of: Span.self)("Defaults to `1h`."),
             "org?": .text(JobLimits.org)("Counts and latencies of this organisation only."),
         ],
-        answers: [.ok("The overview.", .overview)])
+        answers: [.ok("The overview.", OverviewStore.Summary.shape.schema)])
 
     private func show(_ request: Request, _ context: APIContext) async throws -> Response {
         var query = FieldReader(query: request, of: Self.show)
@@ -61,73 +61,47 @@ struct OverviewRoutes {
         let org = query.text("org", limit: JobLimits.org)
         try query.finish()
         let summary = try await self.counts.value(Question(span: span, org: org.map { ExactText($0) }))
-        return Response.object(capacity: 4_096) { Self.write(summary, to: &$0) }
-    }
-
-    private static func write(_ summary: OverviewStore.Summary, to writer: inout JSONWriter) {
-        writer.member("since", summary.since.rfc3339)
-        writer.member("complete", summary.isComplete)
-        writer.member("stored", summary.reach.stored)
-        ReachShape.write(summary.reach, to: &writer)
-        writer.key("latency")
-        writer.beginObject()
-        let latencies: [(StaticString, OverviewStore.Latency?)] = [
-            ("socket", summary.socket), ("push", summary.push), ("email", summary.email),
-        ]
-        for (name, latency) in latencies {
-            writer.key(name)
-            Self.write(latency, to: &writer)
-        }
-        writer.endObject()
-        writer.member("held", summary.held)
-        writer.member("late", summary.late)
-        writer.member("dead_letters", summary.deadLetters)
-        writer.key("organisations")
-        writer.beginArray()
-        for (org, stored) in summary.organisations {
-            writer.beginObject()
-            writer.member("org_id", org)
-            writer.member("stored", stored)
-            writer.endObject()
-        }
-        writer.endArray()
-    }
-
-    private static func write(_ latency: OverviewStore.Latency?, to writer: inout JSONWriter) {
-        guard let latency else { return writer.null() }
-        writer.beginObject()
-        writer.member("count", latency.count)
-        writer.member("p50", latency.p50)
-        writer.member("p95", latency.p95)
-        writer.member("p99", latency.p99)
-        writer.endObject()
+        return .json(summary, as: OverviewStore.Summary.shape, capacity: 4_096)
     }
 }
 
-extension Schema {
-    static let overview = Schema(
+extension OverviewStore.Summary {
+    static let shape = Shape<OverviewStore.Summary>(
         "Overview",
         [
-            "since": .time("The earliest time of the counts."),
-            "complete": .bool("False if rows exceeded the limit; `since` is then later than requested."),
-            "stored": .count("All notifications."),
-        ] + Schema.reach + [
-            "latency": .object([
-                "socket": Schema.latency.orNull("From the job to the proof of an open socket within two minutes."),
-                "push": Schema.latency.orNull(
-                    "From the job to the push provider's answer, without pushes delayed by quiet hours or proofs."
-                ),
-                "email": Schema.latency.orNull("From the job to the mail relay's answer, `email_after` included."),
-            ]),
-            "held": .count("Steps that wait for their time, up to 200,000: quiet hours, attention, e-mail."),
-            "late": .count(
-                "Steps, digests and schedules over a minute late, without pages of broadcasts, up to 200,000 of each."),
-            "dead_letters": .count("Up to 200,000."),
+            "since": .value(.time, "The earliest time of the counts.") { $0.since },
+            "complete": .value(.bool, "False if rows exceeded the limit; `since` is then later than requested.") {
+                $0.isComplete
+            },
+            "stored": .value(.count, "All notifications.") { $0.reach.stored },
+        ] + Reach.shape.of { $0.reach } + [
+            "latency": .object(latencies) { $0 },
+            "held": .value(
+                .count, "Steps that wait for their time, up to 200,000: quiet hours, attention, e-mail."
+            ) { $0.held },
+            "late": .value(
+                .count,
+                "Steps, digests and schedules over a minute late, without pages of broadcasts, up to 200,000 of each."
+            ) { $0.late },
+            "dead_letters": .value(.count, "Up to 200,000.") { $0.deadLetters },
             "organisations": .list(
-                of: .object(["org_id": .string, "stored": .count]), max: 20)("The largest, of all notifications."),
+                of: ["org_id": .value(.string) { $0.org }, "stored": .value(.count) { $0.stored }], max: 20,
+                "The largest, of all notifications."
+            ) { $0.organisations },
         ])
 
-    private static let latency = Schema.object([
-        "count": .count, "p50": .count("Milliseconds."), "p95": .count, "p99": .count,
-    ])
+    private static let latencies: Shape<OverviewStore.Summary> = [
+        "socket": .object(latency, "From the job to the proof of an open socket within two minutes.") { $0.socket },
+        "push": .object(
+            latency, "From the job to the push provider's answer, without pushes delayed by quiet hours or proofs."
+        ) { $0.push },
+        "email": .object(latency, "From the job to the mail relay's answer, `email_after` included.") { $0.email },
+    ]
+
+    private static let latency: Shape<OverviewStore.Latency> = [
+        "count": .value(.count) { $0.count },
+        "p50": .value(.count, "Milliseconds.") { $0.p50 },
+        "p95": .value(.count) { $0.p95 },
+        "p99": .value(.count) { $0.p99 },
+    ]
 }

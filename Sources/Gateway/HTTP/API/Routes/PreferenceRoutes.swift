@@ -29,7 +29,7 @@ struct PreferenceRoutes {
     private static let preferences = Operation(
         "getPreferences",
         "Lists the caller's effective preferences by type.",
-        answers: [.ok("The types.", .preferences)])
+        answers: [.ok("The types.", EffectivePreferences.shape.schema)])
 
     private func preferences(_ request: Request, _ context: APIContext) async throws -> Response {
         try await self.answerPreferences(try context.user())
@@ -37,8 +37,7 @@ struct PreferenceRoutes {
 
     /// Answers each type of the catalog with its effective preferences.
     private func answerPreferences(_ user: String) async throws -> Response {
-        let preferences = try await EffectivePreferences(of: user, self.users)
-        return Response.object { preferences.write(to: &$0) }
+        .json(try await EffectivePreferences(of: user, self.users), as: EffectivePreferences.shape)
     }
 
     private static let setPreferences = Operation(
@@ -50,7 +49,7 @@ struct PreferenceRoutes {
                 "categories?": .list(of: .categoryPreference, max: 1000),
             ], isClosed: true
         ).with("minProperties", .number("1")),
-        answers: [.ok("The types.", .preferences), Self.tooManyQuietChanges])
+        answers: [.ok("The types.", EffectivePreferences.shape.schema), Self.tooManyQuietChanges])
 
     private func setPreferences(_ request: Request, _ context: APIContext) async throws -> Response {
         let caller = try context.requireCaller()
@@ -73,7 +72,7 @@ struct PreferenceRoutes {
     private static let settings = Operation(
         "getSettings",
         "Returns the caller's settings.",
-        answers: [.ok("The settings.", .settings)])
+        answers: [.ok("The settings.", settingsShape.schema)])
 
     private func settings(_ request: Request, _ context: APIContext) async throws -> Response {
         let user = try context.user()
@@ -84,7 +83,7 @@ struct PreferenceRoutes {
         "setSettings",
         "Changes the caller's settings.",
         body: .settingsChange,
-        answers: [.ok("The settings.", .settings), Self.tooManyQuietChanges])
+        answers: [.ok("The settings.", settingsShape.schema), Self.tooManyQuietChanges])
 
     private func setSettings(_ request: Request, _ context: APIContext) async throws -> Response {
         let user = try context.user()
@@ -98,7 +97,7 @@ struct PreferenceRoutes {
         "setQuietHours",
         "Sets the quiet hours.",
         body: .quietHours,
-        answers: [.ok("The settings.", .settings), Self.tooManyQuietChanges])
+        answers: [.ok("The settings.", settingsShape.schema), Self.tooManyQuietChanges])
 
     private func setQuietHours(_ request: Request, _ context: APIContext) async throws -> Response {
         let user = try context.user()
@@ -112,8 +111,16 @@ struct PreferenceRoutes {
 
     private func answer(_ settings: UserSettings, _ user: String) async throws -> Response {
         let isEmailMissing = try await EffectivePreferences(of: user, self.users).isEmailMissing
-        return .json { SettingsShape.write(settings, isEmailMissing: isEmailMissing, to: &$0) }
+        return .json((settings, isEmailMissing), as: Self.settingsShape)
     }
+
+    static let settingsShape = Shape<(settings: UserSettings, isEmailMissing: Bool)>(
+        "Settings",
+        UserSettings.shape.of { $0.settings } + [
+            "email_missing": .value(
+                .bool, "Whether e-mail is on for a type although the user has no valid address."
+            ) { $0.isEmailMissing }
+        ])
 }
 
 /// A user's preferences for each type of the catalog.
@@ -137,96 +144,69 @@ struct EffectivePreferences {
             }
     }
 
-    /// Writes the members of the object.
-    func write(to writer: inout JSONWriter) {
-        writer.array("types", self.catalog.all.filter(\.isEnabled)) { self.write($1, to: &$0) }
-        writer.array("categories", Set(self.catalog.categories.map(\.category)).sorted()) { writer, category in
-            writer.beginObject()
-            writer.member("category", category)
-            self.writeChoices(PreferenceKey.category(category), to: &writer)
-            writer.endObject()
-        }
-        writer.member("email_missing", self.isEmailMissing)
-    }
+    // MARK: JSON
 
-    /// Writes the user's choices for a type or a category; null for channels without one.
-    private func writeChoices(_ key: String, to writer: inout JSONWriter) {
-        let choices = self.preferences[key] ?? TypePreference()
-        for (channel, value) in [("in_app", choices.inApp), ("push", choices.push), ("email", choices.email)] {
-            writer.key(escaping: channel)
-            if let value { writer.bool(value) } else { writer.null() }
-        }
-    }
-
-    /// Writes a type with its effective preferences: the user's for the type, else for its
-    /// category, else the default.
-    private func write(_ type: NotificationType, to writer: inout JSONWriter) {
-        let preference = self.preferences.preference(for: type)
-        writer.beginObject()
-        writer.member("type", type.name)
-        writer.member("category", type.category)
-        writer.member("required", type.isRequired)
-        let channels = DeliveryChannel.allCases.filter { type.channels.contains(Channels($0)) }
-        writer.array("channels", channels) { $0.string($1.rawValue) }
-        writer.member("in_app", EffectivePreference.inApp(preference, type))
-        writer.member("push", EffectivePreference.push(preference, type))
-        writer.member("email", EffectivePreference.email(preference, type))
-        writer.key("own")
-        writer.beginObject()
-        self.writeChoices(type.name, to: &writer)
-        writer.endObject()
-        writer.key("quiet_hours")
-        switch type.isRequired ? nil : self.preferences[type.name]?.quietHours {
-        case .some(QuietOverride.none): writer.string("none")
-        case .hours(let hours): SettingsShape.write(hours, to: &writer)
-        case .inherited, nil: writer.null()
-        }
-        writer.endObject()
-    }
-}
-
-extension Schema {
-    static let preferences = Schema(
+    static let shape = Shape<EffectivePreferences>(
         "Preferences",
         [
-            "types": .list(
-                of: .object([
-                    "type": .text(JobLimits.name),
-                    "category": .string.orNull,
-                    "required": .bool,
-                    "channels": .list(of: .channel, max: 3)(
-                        "The channels of the type; the others are always off."),
-                    "in_app": .bool,
-                    "push": .bool,
-                    "email": .bool,
-                    "own": .object(["in_app": .bool.orNull, "push": .bool.orNull, "email": .bool.orNull])(
-                        "The user's choices for the type; null where it follows its category or the catalog."),
-                    "quiet_hours": .oneOf(.quietHours, .constant(.string("none"))).orNull(
-                        "The type's own; \"none\" for none, null for the user's."),
-                ]), max: 100_000),
-            "categories": .list(of: .categoryPreference, max: 100_000),
-            "email_missing": .bool("Whether e-mail is on for a type although the user has no valid address."),
+            "types": .list(of: type, max: 100_000) { $0.types },
+            "categories": .written(.list(of: .categoryPreference, max: 100_000)) { $0.writeCategories(to: &$1) },
+            "email_missing": .value(
+                .bool, "Whether e-mail is on for a type although the user has no valid address."
+            ) { $0.isEmailMissing },
         ])
-}
 
-extension Schema {
-    static let quietHours = Schema(
-        "QuietHours", "Wall-clock times in the user's zone; start = end means none.",
-        [
-            "start": .timeOfDay,
-            "end": .timeOfDay,
-            "weekdays?": .list(of: .integer(1...7), min: 1, max: 7).orNull("1 is Monday; all if absent."),
-        ], isClosed: true)
+    /// A type and its effective preferences: the user's for the type, else for its category, else
+    /// the default.
+    private typealias TypeRow = (type: NotificationType, effective: TypePreference, own: TypePreference)
 
-    static let settings = Schema(
-        "Settings",
-        [
-            "zone": .string.orNull,
-            "locale": .string.orNull,
-            "email": .string.orNull,
-            "opted_out": .bool,
-            "email_opted_out": .bool,
-            "quiet_hours": .quietHours.orNull,
-            "email_missing": .bool("Whether e-mail is on for a type although the user has no valid address."),
-        ])
+    private var types: [TypeRow] {
+        self.catalog.all.filter(\.isEnabled).map { type in
+            (type, self.preferences.preference(for: type), self.preferences[type.name] ?? TypePreference())
+        }
+    }
+
+    private static let type: Shape<TypeRow> = [
+        "type": .value(.text(JobLimits.name)) { $0.type.name },
+        "category": .value(.string) { $0.type.category },
+        "required": .value(.bool) { $0.type.isRequired },
+        "channels": .value(.list(of: .channel, max: 3), "The channels of the type; the others are always off.") { row in
+            DeliveryChannel.allCases.filter { row.type.channels.contains(Channels($0)) }.map(\.rawValue)
+        },
+        "in_app": .value(.bool) { EffectivePreference.inApp($0.effective, $0.type) },
+        "push": .value(.bool) { EffectivePreference.push($0.effective, $0.type) },
+        "email": .value(.bool) { EffectivePreference.email($0.effective, $0.type) },
+        "own": .object(
+            choices, "The user's choices for the type; null where it follows its category or the catalog."
+        ) { $0.own },
+        "quiet_hours": .written(
+            .oneOf(.quietHours, .constant(.string("none"))).orNull,
+            "The type's own; \"none\" for none, null for the user's."
+        ) { row, writer in
+            switch row.type.isRequired ? nil : row.own.quietHours {
+            case .some(QuietOverride.none): writer.string("none")
+            case .hours(let hours): hours.write(to: &writer)
+            case .inherited, nil: writer.null()
+            }
+        },
+    ]
+
+    /// The user's choices; null for channels without one.
+    private static let choices: Shape<TypePreference> = [
+        "in_app": .value(.bool) { $0.inApp },
+        "push": .value(.bool) { $0.push },
+        "email": .value(.bool) { $0.email },
+    ]
+
+    private func writeCategories(to writer: inout JSONWriter) {
+        writer.beginArray()
+        for category in Set(self.catalog.categories.map(\.category)).sorted() {
+            writer.beginObject()
+            writer.member("category", category)
+            let own = self.preferences[PreferenceKey.category(category)] ?? TypePreference()
+            Self.choices.writeMembers(of: own, to: &writer)
+            writer.endObject()
+        }
+        writer.endArray()
+    }
 }

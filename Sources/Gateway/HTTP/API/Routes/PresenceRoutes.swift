@@ -22,13 +22,11 @@ struct PresenceRoutes {
         "Returns the presence of a user.",
         scope: .admin,
         path: ["user": .text(JobLimits.user)("A user, percent-encoded.")],
-        answers: [.ok("The user's presence.", .presence)])
+        answers: [.ok("The user's presence.", presence.schema)])
 
     private func one(_ request: Request, _ context: APIContext) async throws -> Response {
         let user = try context.pathText("user", limit: JobLimits.user)
-        var writer = JSONWriter()
-        try await self.write([user], to: &writer)
-        return .json(writer)
+        return .json(try await self.lookUp([user])[0], as: Self.presence)
     }
 
     private static let many = Operation(
@@ -37,53 +35,26 @@ struct PresenceRoutes {
         scope: .admin,
         isReadOnly: true,
         body: .object(["users": .list(of: .text(JobLimits.user), min: 1, max: Self.mostUsers)], isClosed: true),
-        answers: [
-            .ok(
-                "The presence of each user, in the order of the request.",
-                .object(["users": .list(of: .presence, max: 1000)]))
-        ])
+        answers: [.ok("The presence of each user, in the order of the request.", presences.schema)])
+
+    private static let presences: Shape<[Found]> = ["users": .list(of: presence, max: 1000) { $0 }]
 
     private func many(_ request: Request, _ context: APIContext) async throws -> Response {
         var body = try await FieldReader(body: request, of: Self.many)
         let users = UserFields.users("users", &body, limit: Self.mostUsers)
         try body.finish()
-        var writer = JSONWriter()
-        writer.beginObject()
-        writer.key("users")
-        writer.beginArray()
-        try await self.write(users, to: &writer)
-        writer.endArray()
-        writer.endObject()
-        return .json(writer)
+        return .json(try await self.lookUp(users), as: Self.presences)
     }
 
-    private func write(_ users: [String], to writer: inout JSONWriter) async throws {
+    private typealias Found = (user: String, presence: Presence, lastSeen: Timestamp?)
+
+    private static let presence = Shape<Found>(
+        "Presence",
+        ["user_id": .value(.text(JobLimits.user)) { $0.user }] + Presence.shape.of { ($0.presence, $0.lastSeen) })
+
+    private func lookUp(_ users: [String]) async throws -> [Found] {
         let presences = try await self.base.presence.lookUp(users)
         let lastSeen = try await self.base.database.users.lastSeen(users)
-        for ((user, presence), seen) in zip(zip(users, presences), lastSeen) {
-            writer.beginObject()
-            writer.member("user_id", user)
-            writer.member("last_seen", seen?.rfc3339)
-            PresenceShape.writeMembers(presence, to: &writer)
-            writer.endObject()
-        }
+        return zip(zip(users, presences), lastSeen).map { ($0.0, $0.1, $1) }
     }
-}
-
-extension Schema {
-    private static let presenceMembers: Fields = [
-        "online": .bool,
-        "last_seen": .time.orNull,
-        "connections": .list(
-            of: .object([
-                "connection": .string,
-                "dialect": .cases(of: Dialect.self),
-                "node": .string,
-                "state": .choice("active", "idle"),
-                "since": .time,
-            ]), max: 100_000),
-    ]
-
-    static let presenceState = Schema("PresenceState", presenceMembers)
-    static let presence = Schema("Presence", ["user_id": .text(JobLimits.user)] + presenceMembers)
 }

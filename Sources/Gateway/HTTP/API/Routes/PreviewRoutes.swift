@@ -24,12 +24,9 @@ struct PreviewRoutes {
         scope: .admin,
         isReadOnly: true,
         body: .object(["job": .anyObject("The fields of a job; the audience may be left out.")], isClosed: true),
-        answers: [
-            .ok(
-                "The texts, those of the default locale first.",
-                .object(["previews": .list(of: .preview, max: 1_000)])),
-            422,
-        ])
+        answers: [.ok("The texts, those of the default locale first.", previewList.schema), 422])
+
+    private static let previewList: Shape<[Preview]> = ["previews": .list(of: Preview.shape, max: 1_000) { $0 }]
 
     private func preview(_ request: Request, _ context: APIContext) async throws -> Response {
         var body = try await FieldReader(body: request, of: Self.preview)
@@ -39,9 +36,7 @@ struct PreviewRoutes {
             throw Problem(.unprocessableContent, "the job is missing")
         }
         let previews = try self.previews(content, channels: type.channels(of: content))
-        return Response.object(capacity: 4_096) { writer in
-            writer.array("previews", previews) { $1.write(to: &$0) }
-        }
+        return .json(previews, as: Self.previewList, capacity: 4_096)
     }
 
     /// Reads and checks a job; one without an audience counts as a job for everyone.
@@ -111,53 +106,36 @@ private struct Preview {
     let locale: String
     let channels: Channels
 
-    func write(to writer: inout JSONWriter) {
-        writer.beginObject()
-        writer.member("locale", self.locale)
-        let title = InlineMarks.plain(self.message.title)
-        let body = InlineMarks.plain(self.message.body)
-        self.write("in_app", .inApp, title: self.message.title, body: self.message.body, to: &writer)
-        self.write("push", .push, title: title, body: body, to: &writer)
-        writer.key("email")
-        if self.channels.contains(.email) {
-            let extras = self.content.extras
-            let mail = MailParts(
-                type: self.content.type, title: title, body: body, url: extras.url,
-                platform: self.message.platform(completing: extras.platform))
-            writer.beginObject()
-            writer.member("subject", mail.subject)
-            writer.member("text", mail.text)
-            writer.member("html", mail.html)
-            writer.endObject()
-        } else {
-            writer.null()
-        }
-        writer.endObject()
-    }
+    private typealias Text = (title: String, body: String)
 
-    private func write(
-        _ name: StaticString,
-        _ channel: Channels,
-        title: String,
-        body: String,
-        to writer: inout JSONWriter
-    ) {
-        writer.key(name)
-        guard self.channels.contains(channel) else { return writer.null() }
-        writer.beginObject()
-        writer.member("title", title)
-        writer.member("body", body)
-        writer.endObject()
-    }
-}
-
-extension Schema {
-    static let preview = Schema(
+    static let shape = Shape<Preview>(
         "Preview",
         [
-            "locale": .string,
-            "in_app": .object(["title": .string, "body": .string]).orNull("Null: the job does not use the channel."),
-            "push": .object(["title": .string, "body": .string]).orNull,
-            "email": .object(["subject": .string, "text": .string, "html": .string.orNull]).orNull,
+            "locale": .value(.string) { $0.locale },
+            "in_app": .object(text, "Null: the job does not use the channel.") {
+                $0.channels.contains(.inApp) ? $0.marked : nil
+            },
+            "push": .object(text) { $0.channels.contains(.push) ? $0.plain : nil },
+            "email": .object([
+                "subject": .value(.string) { $0.subject },
+                "text": .value(.string) { $0.text },
+                "html": .value(.string) { $0.html },
+            ]) { $0.mail },
         ])
+
+    private static let text: Shape<Text> = [
+        "title": .value(.string) { $0.title },
+        "body": .value(.string) { $0.body },
+    ]
+
+    private var marked: Text { (self.message.title, self.message.body) }
+    private var plain: Text { (InlineMarks.plain(self.message.title), InlineMarks.plain(self.message.body)) }
+
+    private var mail: MailParts? {
+        guard self.channels.contains(.email) else { return nil }
+        let extras = self.content.extras
+        return MailParts(
+            type: self.content.type, title: self.plain.title, body: self.plain.body, url: extras.url,
+            platform: self.message.platform(completing: extras.platform))
+    }
 }

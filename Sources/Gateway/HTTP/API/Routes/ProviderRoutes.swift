@@ -25,98 +25,60 @@ struct ProviderRoutes {
         "Returns the state and counts of each provider by app and dispatcher.",
         "As reported by dispatchers in the last 20 seconds.",
         scope: .admin,
-        answers: [
-            .ok(
-                "All providers, including disabled ones.",
-                .object([
-                    "providers": .list(
-                        of: .object([
-                            "provider": .string,
-                            "ways": .list(
-                                of: .object([
-                                    "app": .string,
-                                    "dispatcher": .string,
-                                    "breaker": .cases(of: ProviderState.Breaker.self),
-                                    "open_until": .time.orNull,
-                                    "in_flight": .integer,
-                                ]), max: 100_000),
-                            "counts": .list(
-                                of: .object([
-                                    "app": .string,
-                                    "sent": .integer("All attempts, including retries."),
-                                    "accepted": .integer,
-                                    "failed": .integer("Attempts that were not accepted, temporarily or permanently."),
-                                    "reasons": .map(of: .integer).with("maxProperties", .number("32"))(
-                                        "Failures by reason, most frequent first; beyond 32 reasons, the rest "
-                                            + "is `other`."
-                                    ),
-                                    "latencies": .list(
-                                        of: .object([
-                                            "up_to_milliseconds": .integer.orNull(
-                                                "Null for the last bucket."),
-                                            "count": .integer,
-                                        ]), max: 100)("A histogram of the attempts' durations."),
-                                ]), max: 100_000)(
-                                    "The outcomes by app, summed over running dispatchers since their starts."
-                                ),
-                        ]), max: 100),
-                    "dispatchers": .list(of: .string, max: 100_000)(
-                        "The dispatchers that reported, even those without providers."),
-                ]))
-        ])
+        answers: [.ok("All providers, including disabled ones.", report.schema)])
+
+    private static let report: Shape<ProviderReport> = [
+        "providers": .list(of: one, max: 100) { report in
+            Provider.all.map { (provider: $0, report: report) }
+        },
+        "dispatchers": .value(
+            .list(of: .string, max: 100_000), "The dispatchers that reported, even those without providers."
+        ) { $0.dispatchers.sorted() },
+    ]
+
+    private static let one: Shape<(provider: Provider, report: ProviderReport)> = [
+        "provider": .value(.string) { $0.provider.rawValue },
+        "ways": .list(of: way, max: 100_000) { one in one.report.states.filter { $0.provider == one.provider } },
+        "counts": .list(
+            of: counts, max: 100_000, "The outcomes by app, summed over running dispatchers since their starts."
+        ) { one in one.report.counts.filter { $0.provider == one.provider } },
+    ]
+
+    private static let way: Shape<ProviderState> = [
+        "app": .value(.string) { $0.app },
+        "dispatcher": .value(.string) { $0.dispatcher },
+        "breaker": .value(.cases(of: ProviderState.Breaker.self)) { $0.breaker.rawValue },
+        "open_until": .value(.time) { $0.until },
+        "in_flight": .value(.integer) { $0.inFlight },
+    ]
+
+    private static let counts: Shape<ProviderCounts> = [
+        "app": .value(.string) { $0.app },
+        "sent": .value(.integer, "All attempts, including retries.") { $0.sent },
+        "accepted": .value(.integer) { $0.accepted },
+        "failed": .value(.integer, "Attempts that were not accepted, temporarily or permanently.") { $0.failed },
+        "reasons": .value(
+            .map(of: .integer).with("maxProperties", .number("32")),
+            "Failures by reason, most frequent first; beyond 32 reasons, the rest is `other`."
+        ) { counts in
+            let reasons = counts.reasons.sorted { ($1.value, $0.key) < ($0.value, $1.key) }
+            return CountsByName(reasons.map { (name: $0.key, count: $0.value) })
+        },
+        "latencies": .list(of: latency, max: 100, "A histogram of the attempts' durations.") { counts in
+            counts.latencies.enumerated().map { index, count in
+                (bound: index < ProviderCounts.bounds.count ? ProviderCounts.bounds[index] : nil, count: count)
+            }
+        },
+    ]
+
+    private static let latency: Shape<(bound: Int64?, count: Int)> = [
+        "up_to_milliseconds": .value(.integer, "Null for the last bucket.") { $0.bound },
+        "count": .value(.integer) { $0.count },
+    ]
 
     private func providers(_ request: Request, _ context: APIContext) async throws -> Response {
         let report = try await self.base.live.providerBoard.report(now: self.base.now(), removesStale: true)
-        return Response.object { writer in
-            writer.array("providers", Provider.all) { writer, provider in
-                writer.beginObject()
-                writer.member("provider", provider.rawValue)
-                writer.array("ways", report.states.filter { $0.provider == provider }) { Self.write($1, to: &$0) }
-                writer.array("counts", report.counts.filter { $0.provider == provider }) { Self.write($1, to: &$0) }
-                writer.endObject()
-            }
-            writer.array("dispatchers", report.dispatchers.sorted()) { $0.string($1) }
-        }
-    }
-
-    private static func write(_ state: ProviderState, to writer: inout JSONWriter) {
-        writer.beginObject()
-        writer.member("app", state.app)
-        writer.member("dispatcher", state.dispatcher)
-        writer.member("breaker", state.breaker.rawValue)
-        writer.member("open_until", state.until?.rfc3339)
-        writer.member("in_flight", state.inFlight)
-        writer.endObject()
-    }
-
-    private static func write(_ counts: ProviderCounts, to writer: inout JSONWriter) {
-        writer.beginObject()
-        writer.member("app", counts.app)
-        writer.member("sent", counts.sent)
-        writer.member("accepted", counts.accepted)
-        writer.member("failed", counts.failed)
-        writer.key("reasons")
-        writer.beginObject()
-        for (reason, count) in counts.reasons.sorted(by: { ($1.value, $0.key) < ($0.value, $1.key) }) {
-            writer.key(escaping: reason)
-            writer.integer(count)
-        }
-        writer.endObject()
-        writer.key("latencies")
-        writer.beginArray()
-        for (index, count) in counts.latencies.enumerated() {
-            writer.beginObject()
-            writer.key("up_to_milliseconds")
-            if index < ProviderCounts.bounds.count {
-                writer.integer(ProviderCounts.bounds[index])
-            } else {
-                writer.null()
-            }
-            writer.member("count", count)
-            writer.endObject()
-        }
-        writer.endArray()
-        writer.endObject()
+        return .json(report, as: Self.report)
     }
 
     private static let test = Operation(

@@ -27,8 +27,8 @@ struct ScheduleRoutes {
         scope: .sender,
         body: .scheduleRequest,
         answers: [
-            .ok("It existed already.", .scheduleWithJob),
-            .created("It is stored.", .scheduleWithJob),
+            .ok("It existed already.", scheduleWithJob),
+            .created("It is stored.", scheduleWithJob),
             Answer(409, "The id belongs to another schedule, or the job is scheduled already."),
         ])
 
@@ -66,7 +66,7 @@ struct ScheduleRoutes {
             "cursor?": .uuid("`next_cursor` of the previous page."),
             "org?": .text(JobLimits.org)("Only of this organisation."),
         ],
-        answers: [.ok("The page, ordered by id.", .schedulePage)])
+        answers: [.ok("The page, ordered by id.", page.schema)])
 
     private func list(_ request: Request, _ context: APIContext) async throws -> Response {
         var query = FieldReader(query: request, of: Self.list)
@@ -75,14 +75,7 @@ struct ScheduleRoutes {
         let cursor = query.cursor()
         try query.finish()
         let page = try await self.jobs.schedules.page(after: cursor, org: org, limit: limit + 1)
-        return Response.object { writer in
-            writer.array("schedules", page.prefix(limit)) { writer, schedule in
-                writer.beginObject()
-                ScheduleShape.write(schedule, to: &writer)
-                writer.endObject()
-            }
-            writer.member("next_cursor", page.count > limit ? page[limit - 1].id.description : nil)
-        }
+        return .json(Page(page, limit: limit, id: \.id), as: Self.page)
     }
 
     private static let find = Operation(
@@ -90,7 +83,7 @@ struct ScheduleRoutes {
         "Returns a schedule with its job.",
         scope: .service,
         path: ["id": .uuid("A schedule.")],
-        answers: [.ok("The schedule.", .scheduleWithJob), 400, 404])
+        answers: [.ok("The schedule.", scheduleWithJob), 400, 404])
 
     private func find(_ request: Request, _ context: APIContext) async throws -> Response {
         guard let schedule = try await self.jobs.schedules.find(try Self.id(context)) else {
@@ -117,41 +110,14 @@ struct ScheduleRoutes {
     }
 
     private static func answer(_ schedule: Schedule, status: HTTPResponse.Status) -> Response {
-        Response.object(status: status) { writer in
-            ScheduleShape.write(schedule, to: &writer)
-            ScheduleShape.writeJob(schedule, to: &writer)
-        }
+        .json(schedule, as: Schedule.shape + Schedule.job, status: status)
     }
-}
 
-extension Schema {
-    static let schedule = Schema(
-        "Schedule",
-        [
-            "id": .uuid,
-            "org": .string,
-            "job_id": .string.orNull("The job's own id; null for one that recurs."),
-            "type": .string.orNull,
-            "lane": .lane,
-            "source": .string("The entry of the job; `api`; or `snooze//` and the job of a snoozed notification."),
-            "state": .choice("waiting", "failed"),
-            "state_reason": .string.orNull,
-            "cron": .string.orNull,
-            "zone": .string.orNull("The zone of the rule; `recipient` for each recipient's own."),
-            "next_at": .time.orNull("The next time; null with the zone `recipient`."),
-            "next_local": .string.orNull("The next local time, YYYY-MM-DDTHH:MM, with the zone `recipient`."),
-            "last_fired_at": .time.orNull,
-            "starts_at": .time.orNull,
-            "ends_at": .time.orNull,
-            "created_at": .time,
-        ])
+    private static let scheduleWithJob = Schema(
+        "ScheduleWithJob", .allOf(Schedule.shape.schema, Schedule.job.schema))
 
-    static let scheduleWithJob = Schema(
-        "ScheduleWithJob", .allOf(.schedule, .object(["job": .anyObject("The job's fields.")])))
-
-    static let schedulePage = Schema(
-        "SchedulePage",
-        ["schedules": .list(of: .schedule, max: 100), "next_cursor": .uuid.orNull])
+    private static let page = Shape(
+        "SchedulePage", Shape.page("schedules", of: Schedule.shape, cursor: .uuid))
 }
 
 /// Reads the body of `POST /v1/schedules`: a time or a rule, and a job.

@@ -30,7 +30,7 @@ struct SimulationRoutes {
                 "presence?": .cases(of: JobSimulation.SupposedPresence.self).orNull("Defaults to `actual`."),
                 "proven?": .bool.orNull("Whether sockets confirm delivery; defaults to true."),
             ], isClosed: true),
-        answers: [.ok("The steps.", .simulatedSteps)])
+        answers: [.ok("The steps.", SimulationAnswer.shape.schema)])
 
     private func simulate(_ request: Request, _ context: APIContext) async throws -> Response {
         var body = try await FieldReader(body: request, of: Self.simulate)
@@ -49,7 +49,7 @@ struct SimulationRoutes {
             database: self.base.database, live: self.base.live, presence: self.base.presence, catalog: catalog,
             zones: self.base.zones, defaultZone: self.base.defaultZone)
         let answer = try await simulation.answer(question, now: self.base.now())
-        return Response.object { answer.write(to: &$0) }
+        return .json(answer, as: SimulationAnswer.shape)
     }
 
     private func question(_ body: inout FieldReader, user: String, _ catalog: Catalog) -> JobSimulation.Question? {
@@ -65,55 +65,4 @@ struct SimulationRoutes {
             return nil
         }
     }
-}
-
-extension Schema {
-    static let simulatedSteps = Schema(
-        "SimulatedSteps",
-        [
-            "user_id": .string,
-            "at": .time,
-            "zone": .string.orNull,
-            "locale": .string.orNull,
-            "title": .string("In the user's locale."),
-            "body": .string,
-            "devices": .count("Active devices."),
-            "reachable": .count(
-                "Active devices with a provider on a running dispatcher; all if no dispatcher reports."),
-            "push_devices": .list(
-                of: .object([
-                    "id": .uuid,
-                    "platform": .string,
-                    "provider": .string,
-                    "app": .string,
-                    "name": .string.orNull,
-                    "reachable": .bool,
-                ]), max: 100),
-            "cap": .cases(of: CapScope.self).orNull(
-                "The cap that the user has reached, or in quiet hours will have reached at their end."),
-            "quiet_until": .string.orNull,
-            "channels": .list(
-                of: .object([
-                    "channel": .channel,
-                    "used": .bool,
-                    "reason": .string,
-                    "text": .string("The reason in words."),
-                    "at": .time.orNull,
-                ]), max: 3)("Whether each channel is used, and why."),
-            "steps": .list(
-                of: .object([
-                    "at": .time,
-                    "step": .choice(
-                        "schedule", "gather", "replace", "store", "publish", "publish_silently", "await_proof", "push",
-                        "email", "postpone", "hold_back", "settle", "wait"),
-                    "status?": .string.orNull,
-                    "reason?": .string.orNull,
-                    "channels?": .string.orNull,
-                    "within?": .string.orNull,
-                    "what?": .string.orNull,
-                    "until?": .string.orNull,
-                    "via?": .string.orNull,
-                    "devices?": .string,
-                ]), max: 100),
-        ])
 }

@@ -29,56 +29,10 @@ struct StatisticsRoutes {
         "Returns the sends of the last hour by minute, and of the last day by type.",
         "Counted from the newest 200,000 rows each, and cached for at least five seconds.",
         scope: .admin,
-        answers: [.ok("The counts.", .statistics)])
+        answers: [.ok("The counts.", StatisticsStore.Summary.shape.schema)])
 
     private func statistics(_ request: Request, _ context: APIContext) async throws -> Response {
-        let summary = try await self.statistics.summary()
-        return Response.object(capacity: 16_384) { writer in
-            writer.member("since", summary.since.rfc3339)
-            writer.member("complete", summary.isComplete)
-            Self.writeChannels(summary, to: &writer)
-            writer.member("types_since", summary.typesStart?.rfc3339)
-            writer.key("types")
-            writer.beginArray()
-            for (type, reach) in summary.types {
-                writer.beginObject()
-                writer.member("type", type)
-                writer.member("stored", reach.stored)
-                ReachShape.write(reach, to: &writer)
-                writer.endObject()
-            }
-            writer.endArray()
-        }
-    }
-
-    /// Writes a count for each channel, outcome and minute until the summary was counted.
-    static func writeChannels(_ summary: StatisticsStore.Summary, to writer: inout JSONWriter) {
-        // At least one, as the database's clock may be ahead.
-        let minutes = max(1, StatisticsService.minutes - summary.skippedMinutes)
-        var series: [String: [String: [Int64]]] = [:]
-        for count in summary.counts {
-            let index = Int((count.minute - summary.since).components.seconds / 60)
-            guard (0..<minutes).contains(index) else { continue }
-            let none = [Int64](repeating: 0, count: minutes)
-            series[count.channel, default: [:]][count.outcome, default: none][index] += count.count
-        }
-        writer.key("channels")
-        writer.beginArray()
-        for (channel, outcomes) in series.sorted(by: { $0.key < $1.key }) {
-            writer.beginObject()
-            writer.member("channel", channel)
-            writer.key("outcomes")
-            writer.beginArray()
-            for (outcome, counts) in outcomes.sorted(by: { $0.key < $1.key }) {
-                writer.beginObject()
-                writer.member("outcome", outcome)
-                writer.array("counts", counts) { $0.integer($1) }
-                writer.endObject()
-            }
-            writer.endArray()
-            writer.endObject()
-        }
-        writer.endArray()
+        .json(try await self.statistics.summary(), as: StatisticsStore.Summary.shape, capacity: 16_384)
     }
 
     private static let failures = Operation(
@@ -92,9 +46,9 @@ struct StatisticsRoutes {
             "limit?": .integer(1...100, default: 20),
             "cursor?": .text(64)("`next_cursor` of the previous page."),
         ],
-        answers: [
-            .ok("A page.", .object(["failures": .list(of: .failure, max: 100), "next_cursor": .string.orNull]))
-        ])
+        answers: [.ok("A page.", failurePage.schema)])
+
+    private static let failurePage = Shape.page("failures", of: StatisticsStore.Failure.shape)
 
     private func failures(_ request: Request, _ context: APIContext) async throws -> Response {
         var query = FieldReader(query: request, of: Self.failures)
@@ -110,19 +64,7 @@ struct StatisticsRoutes {
         let since = self.base.now() - Self.span
         let (failures, next) = try await self.base.database.statistics.failures(
             since: since, reason: reason, provider: provider, after: last, limit: limit)
-        return Response.object { writer in
-            writer.array("failures", failures) { writer, failure in
-                writer.beginObject()
-                writer.member("at", failure.at.rfc3339)
-                writer.member("user_id", failure.user)
-                writer.member("notification_id", failure.notification?.description)
-                writer.member("provider", failure.provider)
-                writer.member("attempt", failure.attempt)
-                writer.member("reason", failure.reason)
-                writer.endObject()
-            }
-            writer.member("next_cursor", next?.text)
-        }
+        return .json(Page(failures[...], next: next?.text), as: Self.failurePage)
     }
 
     private static let reports = Operation(
@@ -130,33 +72,37 @@ struct StatisticsRoutes {
         "Returns the client reports of the last 24 hours.",
         scope: .admin,
         query: ["limit?": .integer(1...100, default: 20)],
-        answers: [.ok("The counts, and the newest failed registrations.", .clientReports)])
+        answers: [.ok("The counts, and the newest failed registrations.", clientReports.schema)])
 
     private func reports(_ request: Request, _ context: APIContext) async throws -> Response {
         var query = FieldReader(query: request, of: Self.reports)
         let limit = query.limit()
         try query.finish()
         let since = self.base.now() - Self.span
-        let (counts, failed) = try await self.base.database.clientReports.summary(since: since, limit: limit)
-        return Response.object { writer in
-            writer.array("counts", counts) { writer, count in
-                writer.beginObject()
-                writer.member("kind", count.kind)
-                writer.member("outcome", count.outcome)
-                writer.member("provider", count.provider)
-                writer.member("count", count.count)
-                writer.endObject()
-            }
-            writer.array("failed", failed) { writer, report in
-                writer.beginObject()
-                writer.member("at", report.at.rfc3339)
-                writer.member("user_id", report.user)
-                writer.member("provider", report.provider)
-                writer.member("reason", report.reason)
-                writer.endObject()
-            }
-        }
+        let summary = try await self.base.database.clientReports.summary(since: since, limit: limit)
+        return .json(summary, as: Self.clientReports)
     }
+
+    private static let clientReports = Shape<(counts: [ClientReportStore.Count], failed: [ClientReportStore.Failed])>(
+        "ClientReports",
+        [
+            "counts": .list(
+                of: [
+                    "kind": .value(.string) { $0.kind },
+                    "outcome": .value(.string) { $0.outcome },
+                    "provider": .value(.string) { $0.provider },
+                    "count": .value(.count) { $0.count },
+                ], max: 128
+            ) { $0.counts },
+            "failed": .list(
+                of: [
+                    "at": .value(.time) { $0.at },
+                    "user_id": .value(.string) { $0.user },
+                    "provider": .value(.string) { $0.provider },
+                    "reason": .value(.string) { $0.reason },
+                ], max: 100
+            ) { $0.failed },
+        ])
 
     private static let report = Operation(
         "reportClient",
@@ -198,53 +144,76 @@ struct StatisticsRoutes {
     }
 }
 
-extension Schema {
-    /// The counts of a reach, after `stored`.
-    static let reach: Fields = [
-        "no_device": .count("The recipient has no reachable device: it stays in the inbox, or has failed."),
-        "accepted": .count("A push provider or the mail relay accepted it."),
-        "failed": .count("It could not be sent."),
-        "delivered": .count("A client confirmed it."),
-        "opened": .count("The user opened it."),
-        "read": .count("The user read it."),
-    ]
-
-    static let statistics = Schema(
+extension StatisticsStore.Summary {
+    static let shape = Shape<StatisticsStore.Summary>(
         "Statistics",
         [
-            "since": .time("The first counted minute."),
-            "complete": .bool(
+            "since": .value(.time, "The first counted minute.") { $0.since },
+            "complete": .value(
+                .bool,
                 "False if rows exceeded the limit; `since` is then less than an hour ago. If only one minute is "
-                    + "left, its counts lack some rows."),
-            "channels": .list(
-                of: .object([
-                    "channel": .string("`in_app` or a provider."),
-                    "outcomes": .list(
-                        of: .object([
-                            "outcome": .string(
-                                "Of a provider: accepted, retry, failed, skipped. In app: delivered, waiting, "
-                                    + "suppressed, skipped."
-                            ),
-                            "counts": .list(of: .count, max: 60)("One per minute."),
-                        ]), max: 16),
-                ]), max: 64),
-            "types_since": .time.orNull(
-                "The first notification that `types` counts; null if they count all of the last 24 hours."),
-            "types": .list(
-                of: .object(["type": .string, "stored": .count] + Schema.reach), max: 100),
+                    + "left, its counts lack some rows."
+            ) { $0.isComplete },
+            "channels": .list(of: channel, max: 64) { $0.channels },
+            "types_since": .value(
+                .time, "The first notification that `types` counts; null if they count all of the last 24 hours."
+            ) { $0.typesStart },
+            "types": .list(of: type, max: 100) { $0.types },
         ])
 
-    static let failure = Schema(
+    private static let type: Shape<(type: String, reach: Reach)> =
+        [
+            "type": .value(.string) { $0.type },
+            "stored": .value(.count) { $0.reach.stored },
+        ] + Reach.shape.of { $0.reach }
+
+    /// The counts of a channel by outcome and minute.
+    private typealias Channel = (channel: String, outcomes: [(outcome: String, counts: [Int64])])
+
+    private static let channel: Shape<Channel> = [
+        "channel": .value(.string, "`in_app` or a provider.") { $0.channel },
+        "outcomes": .list(
+            of: [
+                "outcome": .value(
+                    .string,
+                    "Of a provider: accepted, retry, failed, skipped. In app: delivered, waiting, suppressed, skipped."
+                ) { $0.outcome },
+                "counts": .value(.list(of: .count, max: 60), "One per minute.") { $0.counts },
+            ], max: 16
+        ) { $0.outcomes },
+    ]
+
+    /// The counts of each minute until the summary was counted.
+    private var channels: [Channel] {
+        // At least one, as the database's clock may be ahead.
+        let minutes = max(1, StatisticsService.minutes - self.skippedMinutes)
+        var series: [String: [String: [Int64]]] = [:]
+        for count in self.counts {
+            let index = Int((count.minute - self.since).components.seconds / 60)
+            guard (0..<minutes).contains(index) else { continue }
+            let none = [Int64](repeating: 0, count: minutes)
+            series[count.channel, default: [:]][count.outcome, default: none][index] += count.count
+        }
+        return series.sorted { $0.key < $1.key }.map { channel, outcomes in
+            (channel, outcomes.sorted { $0.key < $1.key }.map { ($0.key, $0.value) })
+        }
+    }
+}
+
+extension StatisticsStore.Failure {
+    static let shape = Shape<StatisticsStore.Failure>(
         "Failure",
         [
-            "at": .time,
-            "user_id": .string,
-            "notification_id": .string.orNull,
-            "provider": .string,
-            "attempt": .count,
-            "reason": .string.orNull,
+            "at": .value(.time) { $0.at },
+            "user_id": .value(.string) { $0.user },
+            "notification_id": .value(.string) { $0.notification },
+            "provider": .value(.string) { $0.provider },
+            "attempt": .value(.count) { $0.attempt },
+            "reason": .value(.string) { $0.reason },
         ])
+}
 
+extension Schema {
     static let clientReport = Schema(
         "ClientReport",
         [
@@ -254,18 +223,4 @@ extension Schema {
             "provider?": .deviceProvider.orNull.with("default", .string("webpush")),
             "reason?": .text(256).orNull,
         ], isClosed: true)
-
-    static let clientReports = Schema(
-        "ClientReports",
-        [
-            "counts": .list(
-                of: .object(["kind": .string, "outcome": .string, "provider": .string, "count": .count]), max: 128),
-            "failed": .list(
-                of: .object([
-                    "at": .time,
-                    "user_id": .string,
-                    "provider": .string,
-                    "reason": .string.orNull,
-                ]), max: 100),
-        ])
 }

@@ -22,7 +22,7 @@ struct TraceRoutes {
         scope: .admin,
         path: ["id": .uuid],
         query: ["user?": .text(JobLimits.user)("The owner.")],
-        answers: [.ok("The trace.", .trace), 404, 422])
+        answers: [.ok("The trace.", NotificationTrace.shape.schema), 404, 422])
 
     private func trace(_ request: Request, _ context: APIContext) async throws -> Response {
         var query = FieldReader(query: request, of: Self.trace)
@@ -32,27 +32,6 @@ struct TraceRoutes {
         guard let record = try await self.base.database.traces.record(id, user: user) else {
             throw Problem.noSuch("notification")
         }
-        let trace = NotificationTrace(record)
-        return Response.object { trace.write(to: &$0) }
+        return .json(NotificationTrace(record), as: NotificationTrace.shape)
     }
-}
-
-extension Schema {
-    static let trace = Schema(
-        "Trace",
-        [
-            "user_id": .string,
-            "status": .string,
-            "reason": .string.orNull,
-            "held_back": .string.orNull,
-            "sent_via": .string.orNull,
-            "channels": .list(of: .channel, max: 3),
-            "job_entry": .string,
-            "job_id": .string.orNull,
-            "org_id": .string,
-            "notification": .notification,
-            "steps": .list(
-                of: .object(["at": .time, "event": .string]).with("additionalProperties", Schema.string.json), max: 1100
-            ),
-        ])
 }

@@ -24,7 +24,9 @@ struct TypeRoutes {
         ],
         headers: .ifNoneMatch,
         answers: [
-            .ok("The types.", .typeList, headers: ["ETag": .string("Identifies the catalog and the languages.")]),
+            .ok(
+                "The types.", TypeWords.shape.schema,
+                headers: ["ETag": .string("Identifies the catalog and the languages.")]),
             Answer(304, "Nothing has changed."),
         ])
 
@@ -41,7 +43,7 @@ struct TypeRoutes {
         }
         let tag = "\"\(catalog.digest)-\(languages)\""
         let isKnown = request.headers[.ifNoneMatch]?.contains(tag) == true
-        var response = isKnown ? Response(status: .notModified) : Response.object { words.write(to: &$0) }
+        var response = isKnown ? Response(status: .notModified) : Response.json(words, as: TypeWords.shape)
         response.headers[.eTag] = tag
         response.headers[.cacheControl] = "private, no-cache"
         return response
@@ -66,54 +68,43 @@ struct TypeWords {
         text.text(for: self.locales, default: self.catalog.defaultLocale)
     }
 
-    /// Writes the members of the object.
-    func write(to writer: inout JSONWriter) {
-        // Also disabled types: inboxes still have notifications of them.
-        writer.array("types", self.catalog.all) { writer, type in
-            let presentation = self.catalog.presentation(ofType: type.name)
-            writer.beginObject()
-            writer.member("type", type.name)
-            self.write(presentation, to: &writer)
-            writer.member("category", type.category)
-            writer.member("required", type.isRequired)
-            writer.member("image", presentation.image)
-            writer.member("actor", presentation.actor)
-            writer.endObject()
-        }
-        writer.array("categories", Set(self.catalog.categories.map(\.category)).sorted()) { writer, category in
-            writer.beginObject()
-            writer.member("category", category)
-            self.write(self.catalog.presentation(ofCategory: category), to: &writer)
-            writer.endObject()
-        }
-    }
+    // MARK: JSON
 
-    private func write(_ presentation: Presentation, to writer: inout JSONWriter) {
-        writer.member("title", self.text(presentation.title))
-        writer.member("description", self.text(presentation.description))
-        writer.member("icon", presentation.icon)
-    }
-}
-
-extension Schema {
-    private static let words: Fields = [
-        "title": .string.orNull("Its name in the reader's language; null if the catalog has none."),
-        "description": .string.orNull,
-        "icon": .string.orNull("The name of an icon, an emoji, or the URL of a picture."),
-    ]
-
-    static let typeList = Schema(
+    static let shape = Shape<TypeWords>(
         "TypeList",
         [
-            "types": .list(
-                of: .object(
-                    [
-                        "type": .text(JobLimits.name),
-                        "category": .string.orNull,
-                        "required": .bool("Whether users cannot refuse it."),
-                        "image": .string.orNull("The picture of notifications that have none."),
-                        "actor": .string.orNull("The member of `data` with the name and image of who is behind it."),
-                    ] + words), max: 10_000),
-            "categories": .list(of: .object(["category": .text(JobLimits.name)] + words), max: 10_000),
+            // Also disabled types: inboxes still have notifications of them.
+            "types": .list(of: type, max: 10_000) { words in
+                words.catalog.all.map {
+                    (words: words, type: $0, presentation: words.catalog.presentation(ofType: $0.name))
+                }
+            },
+            "categories": .list(of: category, max: 10_000) { words in
+                Set(words.catalog.categories.map(\.category)).sorted().map {
+                    (words: words, category: $0, presentation: words.catalog.presentation(ofCategory: $0))
+                }
+            },
         ])
+
+    private static let type: Shape<(words: TypeWords, type: NotificationType, presentation: Presentation)> =
+        [
+            "type": .value(.text(JobLimits.name)) { $0.type.name },
+            "category": .value(.string) { $0.type.category },
+            "required": .value(.bool, "Whether users cannot refuse it.") { $0.type.isRequired },
+            "image": .value(.string, "The picture of notifications that have none.") { $0.presentation.image },
+            "actor": .value(
+                .string, "The member of `data` with the name and image of who is behind it."
+            ) { $0.presentation.actor },
+        ] + presentation.of { ($0.words, $0.presentation) }
+
+    private static let category: Shape<(words: TypeWords, category: String, presentation: Presentation)> =
+        ["category": .value(.text(JobLimits.name)) { $0.category }] + presentation.of { ($0.words, $0.presentation) }
+
+    private static let presentation: Shape<(words: TypeWords, presentation: Presentation)> = [
+        "title": .value(.string, "Its name in the reader's language; null if the catalog has none.") {
+            $0.words.text($0.presentation.title)
+        },
+        "description": .value(.string) { $0.words.text($0.presentation.description) },
+        "icon": .value(.string, "The name of an icon, an emoji, or the URL of a picture.") { $0.presentation.icon },
+    ]
 }

@@ -31,11 +31,12 @@ struct UserRoutes {
         scope: .service,
         path: user,
         body: .userRecord,
-        answers: [
-            .ok(
-                "The devices of the request.",
-                .object(["user_id": .text(JobLimits.user), "devices": .list(of: .device, max: 100)]))
-        ])
+        answers: [.ok("The devices of the request.", registered.schema)])
+
+    private static let registered: Shape<(user: String, devices: [Device])> = [
+        "user_id": .value(.text(JobLimits.user)) { $0.user },
+        "devices": .list(of: Device.shape, max: 100) { $0.devices },
+    ]
 
     private func put(_ request: Request, _ context: APIContext) async throws -> Response {
         let user = try self.user(context)
@@ -48,10 +49,7 @@ struct UserRoutes {
         }
         let registrations = try await self.users.store.put([record]).first ?? []
         await self.users.publish(registrations)
-        return Response.object { writer in
-            writer.member("user_id", user)
-            writer.array("devices", registrations) { DeviceShape.write($1.device, to: &$0) }
-        }
+        return .json((user, registrations.map(\.device)), as: Self.registered)
     }
 
     private static let export = Operation(
@@ -107,24 +105,23 @@ struct UserRoutes {
         "Erases a user: revokes tokens, closes sockets and deletes all data.",
         scope: .service,
         path: user,
-        answers: [.ok("The number of erased items.", .erasure)])
+        answers: [.ok("The number of erased items.", erasure.schema)])
+
+    private static let erasure = Shape<(user: String, report: ErasureService.Report)>(
+        "Erasure",
+        [
+            "user_id": .value(.text(JobLimits.user)) { $0.user },
+            "postgres": .value(.map(of: .count), "Rows by table.") { CountsByName($0.report.postgres) },
+            "redis": .value(
+                .map(of: .count), "Redis items by kind: presence, usage (of caps and rates), unconfirmed, retries."
+            ) { CountsByName($0.report.redis) },
+        ])
 
     private func erase(_ request: Request, _ context: APIContext) async throws -> Response {
         let user = try self.user(context)
         let report = try await self.users.erasure.erase(user: user, caps: self.users.base.catalog.capNames)
         self.pages.evict(user)
-        return Response.object { writer in
-            writer.member("user_id", user)
-            for (name, counts) in [("postgres", report.postgres), ("redis", report.redis)] {
-                writer.key(escaping: name)
-                writer.beginObject()
-                for (name, count) in counts {
-                    writer.key(escaping: name)
-                    writer.integer(count)
-                }
-                writer.endObject()
-            }
-        }
+        return .json((user, report), as: Self.erasure)
     }
 }
 
@@ -134,13 +131,4 @@ extension Schema {
         Fields([("user_id", Schema.text(JobLimits.user))])
             + Fields(UserExportStore.Single.allCases.map { ($0.rawValue, Schema.anyObject.orNull) })
             + Fields(UserExportStore.Section.allCases.map { ($0.rawValue, Schema.stream(of: .anyObject)) }))
-
-    static let erasure = Schema(
-        "Erasure",
-        [
-            "user_id": .text(JobLimits.user),
-            "postgres": .map(of: .count)("Rows by table."),
-            "redis": .map(of: .count)(
-                "Redis items by kind: presence, usage (of caps and rates), unconfirmed, retries."),
-        ])
 }

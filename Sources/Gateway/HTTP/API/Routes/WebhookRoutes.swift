@@ -31,8 +31,8 @@ struct WebhookRoutes {
                     "The kinds of events; all if absent."),
             ], isClosed: true),
         answers: [
-            .ok("It existed already and was renewed.", .webhook),
-            .created("It was created.", .allOf(.webhook, .object(["secret": .string]))),
+            .ok("It existed already and was renewed.", Webhook.shape.schema),
+            .created("It was created.", .allOf(Webhook.shape.schema, .object(["secret": .string]))),
             Answer(409, "Events are disabled on this server."),
         ])
 
@@ -94,9 +94,9 @@ struct WebhookRoutes {
             "limit?": .integer(1...100, default: 20),
             "cursor?": .uuid("`next_cursor` of the previous page."),
         ],
-        answers: [
-            .ok("A page.", .object(["webhooks": .list(of: .webhook, max: 100), "next_cursor": .string.orNull]))
-        ])
+        answers: [.ok("A page.", page.schema)])
+
+    private static let page = Shape.page("webhooks", of: Webhook.shape)
 
     private func list(_ request: Request, _ context: APIContext) async throws -> Response {
         var query = FieldReader(query: request, of: Self.list)
@@ -105,10 +105,7 @@ struct WebhookRoutes {
         let last = query.cursor()
         try query.finish()
         let webhooks = try await self.base.database.webhooks.list(org: org, after: last, limit: limit + 1)
-        return Response.object { writer in
-            writer.array("webhooks", webhooks.prefix(limit)) { Self.write($1, secret: nil, to: &$0) }
-            writer.member("next_cursor", webhooks.count > limit ? webhooks[limit - 1].id.description : nil)
-        }
+        return .json(Page(webhooks, limit: limit, id: \.id), as: Self.page)
     }
 
     private static let find = Operation(
@@ -116,7 +113,7 @@ struct WebhookRoutes {
         "Returns a webhook with its status.",
         scope: .service,
         path: ["id": .uuid("A webhook.")],
-        answers: [.ok("The webhook.", .webhook), 404])
+        answers: [.ok("The webhook.", Webhook.shape.schema), 404])
 
     private func find(_ request: Request, _ context: APIContext) async throws -> Response {
         guard let webhook = try await self.base.database.webhooks.find(try context.pathID(of: "webhook")) else {
@@ -144,45 +141,27 @@ struct WebhookRoutes {
         secret: String? = nil,
         status: HTTPResponse.Status = .ok
     ) -> Response {
-        .json(status: status) { self.write(webhook, secret: secret, to: &$0) }
-    }
-
-    private static func write(_ webhook: Webhook, secret: String?, to writer: inout JSONWriter) {
-        writer.beginObject()
-        writer.member("id", webhook.id.description)
-        writer.member("org", webhook.org)
-        writer.member("url", webhook.url)
-        writer.key("events")
-        if let kinds = webhook.kinds {
-            writer.beginArray()
-            for kind in kinds.map(\.rawValue).sorted() { writer.string(kind) }
-            writer.endArray()
-        } else {
-            writer.null()
+        Response.object(status: status) { writer in
+            Webhook.shape.writeMembers(of: webhook, to: &writer)
+            if let secret { writer.member("secret", secret) }
         }
-        writer.member("status", webhook.status.rawValue)
-        writer.member("status_reason", webhook.statusReason)
-        writer.member("failing_since", webhook.failingSince?.rfc3339)
-        writer.member("created_at", webhook.createdAt.rfc3339)
-        if let secret {
-            writer.member("secret", secret)
-        }
-        writer.endObject()
     }
 }
 
-extension Schema {
-    static let webhook = Schema(
+extension Webhook {
+    static let shape = Shape<Webhook>(
         "Webhook",
         [
-            "id": .uuid,
-            "org": .string.orNull,
-            "url": .string,
-            "events": .list(of: .cases(of: LifecycleEvent.Kind.self), max: 100).orNull,
-            "status": .cases(of: Webhook.Status.self),
-            "status_reason": .string.orNull,
-            "failing_since": .time.orNull,
-            "created_at": .time,
+            "id": .value(.uuid) { $0.id },
+            "org": .value(.string) { $0.org },
+            "url": .value(.string) { $0.url },
+            "events": .value(.list(of: .cases(of: LifecycleEvent.Kind.self), max: 100)) {
+                $0.kinds?.map(\.rawValue).sorted()
+            },
+            "status": .value(.cases(of: Status.self)) { $0.status.rawValue },
+            "status_reason": .value(.string) { $0.statusReason },
+            "failing_since": .value(.time) { $0.failingSince },
+            "created_at": .value(.time) { $0.createdAt },
         ])
 }
 

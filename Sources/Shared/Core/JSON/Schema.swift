@@ -1,25 +1,23 @@
 // Carillon · Schema.swift
 // SPDX-License-Identifier: Apache-2.0
 
-import Core
-
 /// A JSON Schema (2020-12) for the description of the API.
 ///
 /// A schema with a name appears once, under `components`, and by reference wherever it is used.
-struct Schema: Sendable {
+package struct Schema: Sendable {
     private var keywords: [JSONMember]
     /// The named schemas that it refers to, directly or not.
-    private(set) var components: [String: JSONValue] = [:]
+    package private(set) var components: [String: JSONValue] = [:]
     /// The names of an object's members.
-    private(set) var names: Set<String> = []
+    package private(set) var names: Set<String> = []
 
-    var json: JSONValue { .object(self.keywords) }
+    package var json: JSONValue { .object(self.keywords) }
 
     /// The description; parameters carry it outside of their schema.
-    var description: JSONValue? { self.json["description"] }
-    var withoutDescription: JSONValue { .object(self.keywords.filter { $0.key != "description" }) }
+    package var description: JSONValue? { self.json["description"] }
+    package var withoutDescription: JSONValue { .object(self.keywords.filter { $0.key != "description" }) }
     /// Whether it is text of limited length.
-    var isText: Bool { self.json["maxLength"] != nil }
+    package var isText: Bool { self.json["maxLength"] != nil }
 
     private init(_ keywords: JSONMember?..., containing parts: [Schema] = []) {
         self.keywords = keywords.compactMap(\.self)
@@ -27,18 +25,18 @@ struct Schema: Sendable {
     }
 
     /// A named schema.
-    init(_ name: String, _ definition: Schema) {
+    package init(_ name: String, _ definition: Schema) {
         self.init(JSONMember("$ref", .string("#/components/schemas/" + name)), containing: [definition])
         self.components[name] = definition.json
         self.names = definition.names
     }
 
     /// A named object.
-    init(_ name: String, _ fields: Fields, isClosed: Bool = false) {
+    package init(_ name: String, _ fields: Fields, isClosed: Bool = false) {
         self.init(name, .object(fields, isClosed: isClosed))
     }
 
-    init(_ name: String, _ description: String, _ fields: Fields, isClosed: Bool = false) {
+    package init(_ name: String, _ description: String, _ fields: Fields, isClosed: Bool = false) {
         self.init(name, .object(fields, isClosed: isClosed)(description))
     }
 }
@@ -52,30 +50,30 @@ extension Schema {
         return schema
     }
 
-    static let string = kind("string")
-    static let bool = kind("boolean")
-    static let integer = kind("integer")
-    static let null = kind("null")
-    static let anything = Schema()
+    package static let string = kind("string")
+    package static let bool = kind("boolean")
+    package static let integer = kind("integer")
+    package static let null = kind("null")
+    package static let anything = Schema()
     /// An object with any members.
-    static let anyObject = kind("object")
+    package static let anyObject = kind("object")
     /// A whole number from 0.
-    static let count = kind("integer", [("minimum", .number("0"))])
-    static let uuid = kind("string", [("format", .string("uuid"))])
+    package static let count = kind("integer", [("minimum", .number("0"))])
+    package static let uuid = kind("string", [("format", .string("uuid"))])
     /// An RFC 3339 time.
-    static let time = kind("string", [("format", .string("date-time"))])
+    package static let time = kind("string", [("format", .string("date-time"))])
 
     /// Text of 1 to `limit` characters.
-    static func text(_ limit: Int, pattern: String? = nil) -> Schema {
+    package static func text(_ limit: Int, pattern: String? = nil) -> Schema {
         .string(min: 1, max: limit, pattern: pattern)
     }
 
     /// An id that upstream apps choose: text, or a whole number, which counts as its digits.
-    static func id(_ limit: Int) -> Schema {
+    package static func id(_ limit: Int) -> Schema {
         .text(limit).with("type", .array([.string("string"), .string("integer")]))
     }
 
-    static func string(min: Int? = nil, max: Int? = nil, pattern: String? = nil) -> Schema {
+    package static func string(min: Int? = nil, max: Int? = nil, pattern: String? = nil) -> Schema {
         .kind(
             "string",
             [
@@ -84,7 +82,7 @@ extension Schema {
             ])
     }
 
-    static func integer(_ range: ClosedRange<Int>, default value: Int? = nil) -> Schema {
+    package static func integer(_ range: ClosedRange<Int>, default value: Int? = nil) -> Schema {
         .kind(
             "integer",
             [
@@ -93,26 +91,26 @@ extension Schema {
             ])
     }
 
-    static func integer(from minimum: Int, default value: Int? = nil) -> Schema {
+    package static func integer(from minimum: Int, default value: Int? = nil) -> Schema {
         .kind("integer", [("minimum", .number("\(minimum)")), ("default", value.map { .number("\($0)") })])
     }
 
-    static func bool(default value: Bool) -> Schema { .kind("boolean", [("default", .bool(value))]) }
+    package static func bool(default value: Bool) -> Schema { .kind("boolean", [("default", .bool(value))]) }
 
     /// One of some words.
-    static func choice(_ words: String...) -> Schema {
+    package static func choice(_ words: String...) -> Schema {
         .kind("string", [("enum", .array(words.map { .string($0) }))])
     }
 
     /// One of an enum's raw values.
-    static func cases<Value: RawRepresentable<String> & CaseIterable>(of type: Value.Type) -> Schema {
+    package static func cases<Value: RawRepresentable<String> & CaseIterable>(of type: Value.Type) -> Schema {
         .kind("string", [("enum", .array(type.allCases.map { .string($0.rawValue) }))])
     }
 
-    static func constant(_ value: JSONValue) -> Schema { Schema(JSONMember("const", value)) }
+    package static func constant(_ value: JSONValue) -> Schema { Schema(JSONMember("const", value)) }
 
     /// An array of at most `limit` elements.
-    static func list(of element: Schema, min: Int? = nil, max limit: Int) -> Schema {
+    package static func list(of element: Schema, min: Int? = nil, max limit: Int) -> Schema {
         Schema(
             JSONMember("type", .string("array")), JSONMember("items", element.json),
             min.map { JSONMember("minItems", .number("\($0)")) }, JSONMember("maxItems", .number("\(limit)")),
@@ -120,7 +118,7 @@ extension Schema {
     }
 
     /// An array without a limit, which the gateway streams while it reads the rows.
-    static func stream(of element: Schema) -> Schema {
+    package static func stream(of element: Schema) -> Schema {
         Schema(
             JSONMember("type", .string("array")), JSONMember("items", element.json),
             JSONMember("x-streamed", .bool(true)), containing: [element])
@@ -129,7 +127,7 @@ extension Schema {
     /// An object.
     ///
     /// - Parameter isClosed: whether it has no members but `fields`.
-    static func object(_ fields: Fields, isClosed: Bool = false) -> Schema {
+    package static func object(_ fields: Fields, isClosed: Bool = false) -> Schema {
         let properties = fields.all.map { JSONMember($0.name, $0.schema.json) }
         let required = fields.all.filter(\.isRequired).map { JSONValue.string($0.name) }
         var schema = Schema(
@@ -141,20 +139,20 @@ extension Schema {
     }
 
     /// An object whose members all have one schema, whatever their names.
-    static func map(of value: Schema) -> Schema {
+    package static func map(of value: Schema) -> Schema {
         Schema(
             JSONMember("type", .string("object")), JSONMember("additionalProperties", value.json), containing: [value])
     }
 
-    static func oneOf(_ parts: Schema...) -> Schema {
+    package static func oneOf(_ parts: Schema...) -> Schema {
         Schema(JSONMember("oneOf", .array(parts.map(\.json))), containing: parts)
     }
 
-    static func anyOf(_ parts: Schema...) -> Schema {
+    package static func anyOf(_ parts: Schema...) -> Schema {
         Schema(JSONMember("anyOf", .array(parts.map(\.json))), containing: parts)
     }
 
-    static func allOf(_ parts: Schema...) -> Schema {
+    package static func allOf(_ parts: Schema...) -> Schema {
         Schema(JSONMember("allOf", .array(parts.map(\.json))), containing: parts)
     }
 }
@@ -162,22 +160,22 @@ extension Schema {
 // MARK: Words of the model
 
 extension Schema {
-    static let severity = cases(of: Severity.self)
-    static let delivery = cases(of: DeliveryClass.self)
-    static let lane = cases(of: Lane.self)
-    static let pushPriority = cases(of: PushPriority.self)
-    static let channel = cases(of: DeliveryChannel.self)
-    static let platform = cases(of: Platform.self)
-    static let environment = cases(of: ProviderEnvironment.self)
+    package static let severity = cases(of: Severity.self)
+    package static let delivery = cases(of: DeliveryClass.self)
+    package static let lane = cases(of: Lane.self)
+    package static let pushPriority = cases(of: PushPriority.self)
+    package static let channel = cases(of: DeliveryChannel.self)
+    package static let platform = cases(of: Platform.self)
+    package static let environment = cases(of: ProviderEnvironment.self)
     /// A time of day, `HH:MM`.
-    static let timeOfDay = string(pattern: "^([01][0-9]|2[0-3]):[0-5][0-9]$")
+    package static let timeOfDay = string(pattern: "^([01][0-9]|2[0-3]):[0-5][0-9]$")
     /// A time of day as other systems send it: `HH:MM` or `HH:MM:00`, with or without zero
     /// fractions, or empty.
-    static let lenientTimeOfDay = string(max: 16, pattern: "^(([01][0-9]|2[0-3]):[0-5][0-9](:00[0.]*)?)?$")
+    package static let lenientTimeOfDay = string(max: 16, pattern: "^(([01][0-9]|2[0-3]):[0-5][0-9](:00[0.]*)?)?$")
     /// A time of day as other systems show it, `HH:MM:00`.
-    static let timeOfDayInSeconds = string(pattern: "^[0-2][0-9]:[0-5][0-9]:00$")
+    package static let timeOfDayInSeconds = string(pattern: "^[0-2][0-9]:[0-5][0-9]:00$")
     /// A provider that devices register with.
-    static let deviceProvider = kind(
+    package static let deviceProvider = kind(
         "string", [("enum", .array(Provider.all.filter(\.isOfDevices).map { .string($0.rawValue) }))])
 }
 
@@ -185,10 +183,10 @@ extension Schema {
 
 extension Schema {
     /// Adds a description: `.uuid("The first one.")`.
-    func callAsFunction(_ description: String) -> Schema { self.with("description", .string(description)) }
+    package func callAsFunction(_ description: String) -> Schema { self.with("description", .string(description)) }
 
     /// Adds a keyword.
-    func with(_ key: String, _ value: JSONValue) -> Schema {
+    package func with(_ key: String, _ value: JSONValue) -> Schema {
         var schema = self
         schema.keywords.removeAll { $0.key == key }
         schema.keywords.append(JSONMember(key, value))
@@ -196,7 +194,7 @@ extension Schema {
     }
 
     /// Allows null as well.
-    var orNull: Schema {
+    package var orNull: Schema {
         guard let type = self.json["type"] else {
             guard let parts = self.json["oneOf"]?.array else { return .oneOf(self, .null) }
             return self.with("oneOf", .array(parts + [Schema.null.json]))
@@ -208,24 +206,24 @@ extension Schema {
 }
 
 /// The members of an object, or parameters, by name; `"name?"` may be left out.
-struct Fields: Sendable, ExpressibleByDictionaryLiteral {
-    struct Field: Sendable {
-        let name: String
-        let isRequired: Bool
-        var schema: Schema
+package struct Fields: Sendable, ExpressibleByDictionaryLiteral {
+    package struct Field: Sendable {
+        package let name: String
+        package let isRequired: Bool
+        package var schema: Schema
     }
 
-    static let ifNoneMatch: Fields = ["If-None-Match?": .string("The ETag of the client's copy.")]
+    package static let ifNoneMatch: Fields = ["If-None-Match?": .string("The ETag of the client's copy.")]
 
-    private(set) var all: [Field]
+    package private(set) var all: [Field]
 
-    var names: Set<String> { Set(self.all.map(\.name)) }
+    package var names: Set<String> { Set(self.all.map(\.name)) }
 
-    init(dictionaryLiteral elements: (String, Schema)...) {
+    package init(dictionaryLiteral elements: (String, Schema)...) {
         self.init(elements)
     }
 
-    init(_ elements: [(String, Schema)]) {
+    package init(_ elements: [(String, Schema)]) {
         self.all = elements.map { name, schema in
             let isOptional = name.last == "?"
             return Field(
@@ -234,13 +232,13 @@ struct Fields: Sendable, ExpressibleByDictionaryLiteral {
     }
 
     /// The same members, which may be null as well.
-    var orNull: Fields {
+    package var orNull: Fields {
         var fields = self
         for index in fields.all.indices { fields.all[index].schema = fields.all[index].schema.orNull }
         return fields
     }
 
-    static func + (left: Fields, right: Fields) -> Fields {
+    package static func + (left: Fields, right: Fields) -> Fields {
         var fields = left
         fields.all += right.all
         return fields
