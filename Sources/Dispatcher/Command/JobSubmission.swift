@@ -13,14 +13,21 @@ struct JobSubmission {
     let fields: [(name: String, value: [UInt8])]
     let job: Job
 
-    /// Validates the fields.
+    /// Validates the fields, and adds an id if there is none.
+    ///
+    /// The id lets a command be repeated that cannot tell whether the job was sent.
     ///
     /// - Parameters:
     ///   - named: fields with options of their own.
     ///   - others: each `name=value`.
     /// - Throws: `ValidationError` that names every fault.
     init(_ named: [(String, String?)], others: [String]) throws {
-        let fields = try Self.fields(named, others: others)
+        var given = try Self.fields(named, others: others)
+        if !given.contains(where: { $0.name == "id" }) {
+            // At the end, because the first field may determine the part of a cluster.
+            given.append(("id", Array(Identifier.random().description.utf8)))
+        }
+        let fields = given
         self.fields = fields
         self.job = try Self.checked { () throws(JobFaults) in
             try JobDecoder.decode(fields.map { ($0.name, $0.value[...]) })
@@ -68,6 +75,7 @@ struct JobSubmission {
     /// - Parameter prepare: runs once the settings and the job are valid, before the job is
     ///   appended.
     /// - Returns: the job in its stream.
+    /// - Throws: also if the job may have been sent; then it prints the id for a repeat.
     func submit(
         _ reader: SettingsReader,
         after prepare: () async throws -> Void = {}
@@ -79,13 +87,20 @@ struct JobSubmission {
         try await prepare()
         return try await CommandClients.withRedis(redis.configuration(clientName: "carillon-enqueue")) { connection in
             let live = try await Live.installed(on: connection, replicated: try redis.replicatedWrites(on: connection))
-            return try await live.jobs.append([(lane, self.fields)])[0]
+            do throws(RedisError) {
+                return try await live.jobs.append([(lane, self.fields)])[0]
+            } catch {
+                if error.mayHaveRun, let id = self.job.id {
+                    Terminal.error("dispatcher: the job may have been sent; repeat it only with --id \(id)")
+                }
+                throw error
+            }
         }
     }
 
     /// Appends the job as ``submit(_:after:)`` does, unless PostgreSQL cannot be queried.
     ///
-    /// A command that fails is repeated, and without an id the repeat would notify again. So a
+    /// A command that fails is repeated, and a repeat with another id would notify again. So a
     /// command that reads the outcome from PostgreSQL queries it before it sends.
     func submit(_ reader: SettingsReader, readable database: PostgresConfiguration) async throws -> AppendedJob {
         try await self.submit(reader) {

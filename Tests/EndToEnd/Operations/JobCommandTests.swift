@@ -130,6 +130,14 @@ struct JobCommandTests {
             .integer() > 0
     }
 
+    /// Whether a lane has a job that no dispatcher has finished.
+    private static func isWaiting(_ stack: Stack) async throws -> Bool {
+        for stream in ["carillon:jobs", "carillon:jobs:bulk", "carillon:jobs:critical"] {
+            if try await stack.connection.send("XLEN", .text(stream)).integer() > 0 { return true }
+        }
+        return false
+    }
+
     @Test("a command that reads the outcome from PostgreSQL sends nothing without it", arguments: Self.following)
     func unreadable(arguments: [String]) async throws {
         try await Stack.with { stack in
@@ -160,6 +168,31 @@ struct JobCommandTests {
             let output = try JSONParser.parse(Array(process.output().utf8))
             #expect(output.object?.map(\.key) == ["stream", "entry"])
             return false
+        }
+    }
+
+    @Test(
+        "a command that may have sent the job names the id with which a repeat notifies once",
+        arguments: [
+            ["broadcast", "--all", "--type", "breaking_news", "--title", "Extra"],
+            ["enqueue", "--user", "ada", "--type", "invoice_created", "--title", "Extra"],
+        ])
+    func ambiguous(arguments: [String]) async throws {
+        try await Stack.with { stack in
+            _ = try await stack.startBoth()
+            try await stack.query("INSERT INTO carillon.users (user_id) VALUES ('ada')")
+            // The test's Redis has no replica.
+            let ended = try await stack.command(arguments, environment: ["JOB_REPLICAS": "1"])
+            #expect(ended.code == 69 && ended.errors.contains("notReplicated"), "\(ended)")
+            let id = try #require(
+                ended.errors.firstMatch(of: #/the job may have been sent; repeat it only with --id (\S+)/#)?.output.1)
+            try await eventually("it was sent") { try await stack.statuses(user: "ada").keys.contains("Extra") }
+            let jobs = { try await stack.query("SELECT FROM carillon.notifications WHERE job_id = '\(id)'").count }
+            #expect(try await jobs() == 1)
+            let repeated = try await stack.command(arguments + ["--id", String(id)])
+            #expect(repeated.code == 0, "\(repeated)")
+            try await eventually("the dispatcher has finished both") { try await !Self.isWaiting(stack) }
+            #expect(try await stack.query("SELECT FROM carillon.notifications").count == 1)
         }
     }
 

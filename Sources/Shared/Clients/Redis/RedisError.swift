@@ -70,6 +70,11 @@ package struct RedisError: Error, Sendable, Equatable, CustomStringConvertible {
         self.code == .unavailable || self.code == .timeout || self.code == .connectionLost
     }
 
+    /// Whether the command may have run all the same.
+    package var mayHaveRun: Bool {
+        self.code == .timeout || self.code == .connectionLost || self.code == .notReplicated
+    }
+
     /// The first word of a server error, such as `NOSCRIPT` or `NOGROUP`.
     package var serverCode: Substring? {
         guard self.code == .server, let message else { return nil }
