@@ -146,6 +146,7 @@ struct ConnectionBudgetTests {
     func bound() async throws {
         var policy = ConnectionPolicy()
         policy.connections = Budget(limit: 1)
+        policy.spare = Budget(limit: 0)
         // The first connection stays silent, however slow the machine.
         var timeouts = ConnectionTimeouts()
         timeouts.firstRequest = .seconds(3_600)
@@ -189,21 +190,78 @@ struct ConnectionBudgetTests {
 
     @Test("goes on accepting after the system had no file for a connection")
     func noFile() async throws {
+        let fault = IOError(errnoCode: EMFILE, reason: "accept")
+        // Only the server answers, because endpoints would do so after its end, too.
+        try await Self.withServer([], onStart: { $0.pipeline.fireErrorCaught(fault) }) { address in
+            let client = try await Self.connect(to: address)
+            let answer = try await Self.answer(on: client)
+            #expect(answer?.hasPrefix("HTTP/1.1 200 ") == true)
+            try await client.close()
+        }
+    }
+
+    @Test("answers one probe of a connection beyond the limit, and nothing else")
+    func probes() async throws {
+        var policy = ConnectionPolicy()
+        policy.connections = Budget(limit: 0)
+        // However slow the machine.
+        var timeouts = ConnectionTimeouts()
+        timeouts.spareRequest = .seconds(3_600)
+        try await Self.withServer([LengthEndpoint()], policy, timeouts) { address in
+            for path in ["/healthz", "/readyz?full", "/metrics"] {
+                let client = try await Self.connect(to: address)
+                let answer = try await Self.answer(on: client, "GET \(path) HTTP/1.1\r\nhost: a\r\n\r\n")
+                #expect(answer?.hasPrefix("HTTP/1.1 200 ") == true, "\(path)")
+                // Only the gateway closes it.
+                try await client.closeFuture.get()
+            }
+            for request in [Self.lengthRequest, "GET /v1/notifications HTTP/1.1\r\nhost: a\r\n\r\n"] {
+                let client = try await Self.connect(to: address)
+                #expect(try await Self.answer(on: client, request) == nil, "\(request)")
+            }
+        }
+    }
+
+    @Test("closes a silent connection beyond the limit early")
+    func silent() async throws {
+        var policy = ConnectionPolicy()
+        policy.connections = Budget(limit: 0)
+        var timeouts = ConnectionTimeouts()
+        timeouts.firstRequest = .seconds(3_600)
+        timeouts.spareRequest = .milliseconds(10)
+        try await Self.withServer([], policy, timeouts) { address in
+            try await Self.connect(to: address).closeFuture.get()
+        }
+    }
+
+    private static func connect(to address: SocketAddress) async throws -> any Channel {
+        try await ClientBootstrap(group: MultiThreadedEventLoopGroup.singleton).connect(to: address).get()
+    }
+
+    /// Runs `body` with the address of a server that answers every request with 200.
+    private static func withServer(
+        _ endpoints: [any TransportEndpoint],
+        _ policy: ConnectionPolicy = ConnectionPolicy(),
+        _ timeouts: ConnectionTimeouts = ConnectionTimeouts(),
+        onStart: @escaping @Sendable (any Channel) -> Void = { _ in },
+        _ body: (SocketAddress) async throws -> Void
+    ) async throws {
         let group = MultiThreadedEventLoopGroup.singleton
         let running = group.next().makePromise(of: SocketAddress?.self)
         let server = Server(
             childChannelSetup: ConnectionChannel(
-                // Only the server answers, because endpoints would do so after its end, too.
                 responder: { _, writer, _ in
                     let head = HTTPResponse(status: .ok, headerFields: [.contentLength: "0"])
                     try await writer.writeHead(head).finish(nil)
                 },
-                endpoints: [],
+                endpoints: endpoints,
+                timeouts: timeouts,
+                policy: policy,
                 http: HTTP1Channel.Configuration()
             ),
             configuration: ServerConfiguration(address: .hostname("127.0.0.1", port: 0)),
             onServerRunning: { channel in
-                channel.pipeline.fireErrorCaught(IOError(errnoCode: EMFILE, reason: "accept"))
+                onStart(channel)
                 running.succeed(channel.localAddress)
             },
             eventLoopGroup: group,
@@ -211,17 +269,16 @@ struct ConnectionBudgetTests {
         )
         let run = Task { try await server.run() }
         let local = try await running.futureResult.get()
-        let address = try #require(local)
-        let client = try await ClientBootstrap(group: group).connect(to: address).get()
-        let answer = try await Self.answer(on: client)
-        #expect(answer?.hasPrefix("HTTP/1.1 200 ") == true)
-        try await client.close()
+        try await body(try #require(local))
         try await server.shutdownGracefully()
         try await run.value
     }
 
+    private static let lengthRequest = "POST /length HTTP/1.1\r\nhost: a\r\ncontent-length: 2\r\n\r\nhi"
+
     /// The answer to a request; nil if the connection is closed without one.
-    private static func answer(on channel: any Channel) async throws -> String? {
+    private static func answer(on channel: any Channel, _ request: String = Self.lengthRequest) async throws -> String?
+    {
         let answer = channel.eventLoop.makePromise(of: String?.self)
         do {
             try await channel.pipeline.addHandler(FirstAnswer(answer)).get()
@@ -229,8 +286,7 @@ struct ConnectionBudgetTests {
             // The channel was closed first.
             answer.succeed(nil)
         }
-        channel.writeAndFlush(
-            ByteBuffer(string: "POST /length HTTP/1.1\r\nhost: a\r\ncontent-length: 2\r\n\r\nhi"), promise: nil)
+        channel.writeAndFlush(ByteBuffer(string: request), promise: nil)
         return try await answer.futureResult.get()
     }
 }

@@ -47,7 +47,8 @@ package struct ConnectionChannel: HTTPChannelHandler {
     }
 
     package func setup(channel: any Channel, logger: Logger) -> EventLoopFuture<Value> {
-        guard self.count(channel) else {
+        let hasPlace = self.count(channel, in: self.policy.connections)
+        guard hasPlace || self.count(channel, in: self.policy.spare) else {
             ConnectionMetrics.refusedFiles.increment()
             channel.close(promise: nil)
             let outcome = channel.eventLoop.makeSucceededFuture(Outcome.taken)
@@ -67,7 +68,8 @@ package struct ConnectionChannel: HTTPChannelHandler {
             limits.maxHeaderFieldCount = self.http.httpDecoder.maxHeaderFieldCount
             let codec = ConnectionCodec(limits)
             let promise = channel.eventLoop.makePromise(of: Outcome.self)
-            let handler = ConnectionHandler(self, codec: codec, outcome: promise, logger: logger)
+            let handler = ConnectionHandler(
+                self, codec: codec, isSpare: !hasPlace, outcome: promise, logger: logger)
             try channel.pipeline.syncOperations.addHandlers([codec.encoder, codec.decoding, handler])
             return Value(outcome: promise.futureResult, channel: channel)
         }
@@ -77,8 +79,8 @@ package struct ConnectionChannel: HTTPChannelHandler {
     ///
     /// A process without free file descriptors could not reach its stores, and would loop on
     /// connections that it cannot accept.
-    private func count(_ channel: any Channel) -> Bool {
-        guard let tally = self.policy.connections else { return true }
+    private func count(_ channel: any Channel, in tally: Budget?) -> Bool {
+        guard let tally else { return true }
         guard tally.reserve() else { return false }
         channel.closeFuture.whenComplete { _ in tally.release() }
         return true
@@ -121,6 +123,8 @@ struct ReceiveBufferAllocator: RecvByteBufferAllocator {
 package struct ConnectionTimeouts: Sendable {
     /// Until the first request has arrived.
     var firstRequest: Duration = .seconds(10)
+    /// The same for a connection beyond the limit; short, because there are few of them.
+    var spareRequest: Duration = .seconds(2)
     /// Until the body of a request, or the rest of a socket's message, has arrived.
     var body: Duration = .seconds(20)
     /// For a slow client to read 4 KB; of an answer, a tenth of the waiting bytes, if that is more.

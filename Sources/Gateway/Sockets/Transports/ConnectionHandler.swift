@@ -57,6 +57,8 @@ final class ConnectionHandler: ChannelDuplexHandler, RemovableChannelHandler {
     var phase = Phase.idle
     var exchange: HTTPExchange?
     private var waiting = PipelinedParts()
+    /// Whether the connection is beyond the limit, and may only probe.
+    private let isSpare: Bool
     private var isDraining = false
     /// Whether the client has closed its half while requests wait for the server.
     private var isInputClosed = false
@@ -87,6 +89,7 @@ final class ConnectionHandler: ChannelDuplexHandler, RemovableChannelHandler {
     init(
         _ configuration: ConnectionChannel,
         codec: ConnectionCodec,
+        isSpare: Bool,
         outcome: EventLoopPromise<ConnectionChannel.Outcome>,
         logger: Logger
     ) {
@@ -96,6 +99,7 @@ final class ConnectionHandler: ChannelDuplexHandler, RemovableChannelHandler {
         self.share = BudgetShare(of: configuration.policy.bodies)
         self.http = configuration.http
         self.codec = codec
+        self.isSpare = isSpare
         self.outcome = outcome
         self.logger = logger
     }
@@ -105,7 +109,7 @@ final class ConnectionHandler: ChannelDuplexHandler, RemovableChannelHandler {
     func handlerAdded(context: ChannelHandlerContext) {
         self.context = context
         self.limit = TimeLimit(on: context.eventLoop)
-        self.closeAfter(self.timeouts.firstRequest)
+        self.closeAfter(self.isSpare ? self.timeouts.spareRequest : self.timeouts.firstRequest)
     }
 
     func handlerRemoved(context: ChannelHandlerContext) {
@@ -309,7 +313,9 @@ final class ConnectionHandler: ChannelDuplexHandler, RemovableChannelHandler {
         switch (self.phase, part) {
         case (.idle, .head(let head)):
             self.limit?.remove()
-            if let endpoint = self.endpoint(of: head) {
+            if self.isSpare {
+                self.probe(head, context)
+            } else if let endpoint = self.endpoint(of: head) {
                 self.begin(head, endpoint, context)
             } else {
                 self.forward(head, context)
@@ -346,6 +352,20 @@ final class ConnectionHandler: ChannelDuplexHandler, RemovableChannelHandler {
             exchange.complete(body, endpoint)
         default: break
         }
+    }
+
+    /// Answers a probe on a connection beyond the limit, then closes it.
+    ///
+    /// Closes it at once after any other request, so that proxies try another gateway.
+    private func probe(_ head: HTTPRequestHead, _ context: ChannelHandlerContext) {
+        guard ConnectionPolicy.probes.contains(head.path) else {
+            ConnectionMetrics.refusedFiles.increment()
+            self.phase = .refusing
+            return context.close(promise: nil)
+        }
+        var head = head
+        head.headers.replaceOrAdd(name: "connection", value: "close")
+        self.forward(head, context)
     }
 
     /// Begins a request for an endpoint.

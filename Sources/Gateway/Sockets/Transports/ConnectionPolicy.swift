@@ -13,6 +13,10 @@ package struct ConnectionPolicy: Sendable {
     /// The headers that pages of other origins may read, besides those that CORS always allows.
     private static let exposedFields = "Content-Range, ETag, Location, Retry-After, WWW-Authenticate, X-Request-ID"
 
+    /// The paths that a gateway answers even at its limit: a failed probe would end it, and close
+    /// the connections that it has.
+    static let probes: Set<Substring> = ["/healthz", "/readyz", "/metrics"]
+
     /// The pages that may use the listener.
     package var origins = AllowedOrigins.listed([])
     /// Whether clients connect over TLS; answers then carry HSTS for a year.
@@ -27,6 +31,8 @@ package struct ConnectionPolicy: Sendable {
     package var addresses: AddressLimiter?
     /// Counts all connections; nil for no limit.
     package var connections: Budget?
+    /// Counts connections beyond ``connections``, which may only send one of ``probes``.
+    var spare = Budget(limit: 32)
     /// Counts the bytes of endpoints' unanswered requests over all connections; they arrive before
     /// the client is authenticated.
     package var bodies = Budget(limit: 16 * 1024 * 1024)
