@@ -165,24 +165,43 @@ struct FindingTests {
             _ change: (inout MachineFacts) -> Void
         ) -> Finding.Outcome? {
             var facts = MachineFacts()
-            (facts.openFiles, facts.mostOpenFiles) = (1_048_576, 1_048_576)
+            facts.mostOpenFiles = 1_048_576
             facts.listenBacklog = 4_096
             change(&facts)
             return Self.outcome(facts.findings(role), check)
         }
         #expect(outcome(.gateway, "open files") { _ in } == .ok)
-        #expect(outcome(.gateway, "open files") { $0.mostOpenFiles = 65_535 } == .warn)
+        // A gateway of the largest sizes has 100,000 sockets.
+        #expect(outcome(.gateway, "open files") { $0.mostOpenFiles = 100_000 } == .warn)
+        #expect(outcome(.gateway, "open files") { $0.mostOpenFiles = 131_072 } == .ok)
         #expect(outcome(.gateway, "open files") { $0.mostOpenFiles = 1_023 } == .fail)
-        // A gateway raises the soft limit itself.
-        #expect(outcome(.gateway, "open files") { $0.openFiles = 1_023 } == .ok)
-        #expect(outcome(.dispatcher, "open files") { $0.openFiles = 1_024 } == .ok)
-        #expect(outcome(.dispatcher, "open files") { $0.openFiles = 1_023 } == .warn)
+        #expect(outcome(.dispatcher, "open files") { $0.mostOpenFiles = 512 } == .ok)
+        #expect(outcome(.dispatcher, "open files") { $0.mostOpenFiles = 511 } == .warn)
+        #expect(outcome(.dispatcher, "open files") { $0.mostOpenFiles = 255 } == .fail)
         #expect(outcome(.gateway, "listen backlog") { $0.listenBacklog = 128 } == .warn)
         #expect(outcome(.dispatcher, "listen backlog") { $0.listenBacklog = 128 } == nil)
         #expect(outcome(.dispatcher, "local ports") { $0.ports = 60_000...60_999 } == .warn)
         #expect(outcome(.dispatcher, "local ports") { $0.ports = 32_768...60_999 } == .ok)
         let tracked = MachineFacts.Tracked(count: 80, maximum: 100)
         #expect(outcome(.gateway, "tracked connections") { $0.tracked = tracked } == .warn)
+    }
+
+    @Test("a dispatcher needs files for reading every part of a cluster")
+    func parts() {
+        // Three lanes of jobs and of five providers.
+        #expect(MachineFacts.readers(parts: 1, former: []) == 18)
+        // Also the jobs of the former parts, and those under the plain names.
+        let grown = MachineFacts.readers(parts: 64, former: [16])
+        #expect(grown == 64 * 18 + 16 * 3 + 3)
+        func finding(_ limit: UInt64) -> Finding? {
+            var facts = MachineFacts()
+            (facts.readers, facts.mostOpenFiles) = (grown, limit)
+            return facts.findings(.dispatcher).first { $0.check == "open files" }
+        }
+        #expect(finding(1_024)?.outcome == .fail)
+        #expect(finding(1_714)?.outcome == .warn)
+        #expect(finding(1_714)?.remedy?.contains("LimitNOFILE=2048") == true)
+        #expect(finding(1_715)?.outcome == .ok)
     }
 
     @Test(

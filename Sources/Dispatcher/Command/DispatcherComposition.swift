@@ -40,6 +40,8 @@ enum DispatcherComposition {
         reader.logMisspellings(logger)
 
         let webhooks = try self.webhookTransfer(settings, logger: logger)
+        // In a cluster, each part has connections of its own. Before the metrics read the limit.
+        OpenFiles.raiseLimit()
         let metrics = self.metrics()
         let clients = try await Clients(settings, name: name, logger: logger)
         let directory = ChannelDirectory(entries)

@@ -4,7 +4,6 @@
 import Clients
 import Core
 import FoundationEssentials
-import Glibc
 import HTTP
 import Logging
 import Operations
@@ -152,24 +151,9 @@ struct GatewayProtection {
     }
 }
 
-/// The number of files that the process may have open (getrlimit(2), RLIMIT_NOFILE); each
-/// connection is one.
-enum OpenFiles {
-    /// Kept free for stores, keys, certificates and logs.
+extension OpenFiles {
+    /// Kept free for stores, keys, certificates, logs and the connections of probes.
     private static let reserve = 256
-
-    /// Raises the limit as far as an unprivileged process may.
-    ///
-    /// - Returns: the limit from now on; nil if there is none.
-    static func raiseLimit() -> Int? {
-        let resource = __rlimit_resource_t(RLIMIT_NOFILE.rawValue)
-        var limit = rlimit()
-        guard getrlimit(resource, &limit) == 0 else { return nil }
-        var raised = limit
-        raised.rlim_cur = limit.rlim_max
-        if setrlimit(resource, &raised) == 0 { limit = raised }
-        return Int(exactly: limit.rlim_cur)
-    }
 
     /// The number of client connections under a limit that leaves files for the rest of the
     /// gateway.

@@ -131,11 +131,13 @@ struct MetricsTests {
         }
     }
 
-    @Test("a gateway reports the limit of open files that it has raised")
-    func files() async throws {
+    @Test(
+        "both programs report the limit of open files that they have raised",
+        arguments: [("gateway", "serve"), ("dispatcher", "run")])
+    func files(program: String, command: String) async throws {
         try await Stack.with { stack in
             let process = try await ChildProcess.spawn(
-                "prlimit", ["--nofile=512:", TestProducts.path("gateway"), "serve"], name: "limited",
+                "prlimit", ["--nofile=512:", TestProducts.path(program), command], name: "limited",
                 environment: stack.environment, directory: stack.directory.path)
             let url = try await process.waitForLine("ready ").dropFirst("ready ".count)
             let page = try await MetricsText.page("\(url)/metrics", stack)

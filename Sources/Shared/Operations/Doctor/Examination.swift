@@ -79,6 +79,8 @@ package enum Examination {
         /// The time-zone version that stored schedules were computed with.
         var zoneVersion: String?
         var identity: String?
+        /// The parts of Redis; nil before the first process has recorded them.
+        var layout: LayoutStore.Layout?
     }
 
     /// - Parameter needed: connections of one more process.
@@ -156,7 +158,8 @@ package enum Examination {
             findings: [found] + facts.findings(needed: needed),
             clock: time.map { Timestamp(microseconds: $0) - (before + delay / 2) },
             zoneVersion: state.missing.isEmpty ? try await Database(pool).schedules.zoneVersion() : nil,
-            identity: state.missing.isEmpty ? try await Database(pool).layout.identity() : nil
+            identity: state.missing.isEmpty ? try await Database(pool).layout.identity() : nil,
+            layout: state.missing.isEmpty ? try await Database(pool).layout.recorded() : nil
         )
     }
 
@@ -175,7 +178,6 @@ package enum Examination {
         var facts = MachineFacts()
         var limit = rlimit()
         if getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit) == 0 {
-            facts.openFiles = UInt64(limit.rlim_cur)
             facts.mostOpenFiles = UInt64(limit.rlim_max)
         }
         facts.listenBacklog = self.numbers("/proc/sys/net/core/somaxconn").first
@@ -231,6 +233,7 @@ package enum Examination {
         report.add(redis.findings)
         clocks.redis = redis.clock
         var zoneVersion: String?
+        var layout: LayoutStore.Layout?
         if settings.database.isEmpty {
             let checks = ["postgres"] + DatabaseFacts.checks + ["redis installation"]
             report.add(Finding.skipped(checks, needs: "DATABASE_URL"))
@@ -244,12 +247,16 @@ package enum Examination {
                 report.add(finding)
             }
             clocks.database = database.clock
+            layout = database.layout
             // Only dispatchers compute schedules.
             if role == .dispatcher { zoneVersion = database.zoneVersion }
         }
         report.add(clocks.findings)
         report.add(self.zones(ZoneDatabase(), stored: zoneVersion).finding)
-        report.add(self.machine().findings(role))
+        var machine = self.machine()
+        machine.readers = MachineFacts.readers(
+            parts: layout?.parts ?? settings.redis.firstParts, former: layout?.former ?? [])
+        report.add(machine.findings(role))
         return report
     }
 

@@ -3,6 +3,7 @@
 
 import Core
 import Glibc
+import Storage
 
 /// The machine's limits for a process.
 package struct MachineFacts: Sendable, Equatable {
@@ -14,9 +15,17 @@ package struct MachineFacts: Sendable, Equatable {
     /// The backlog of a gateway's listener.
     static let backlog: Int64 = 4_096
 
-    /// RLIMIT_NOFILE, soft and hard.
-    var openFiles: UInt64 = 0
+    /// A gateway of the largest sizes has 100,000 sockets; see docs/fleet.md.
+    private static let gatewayFiles: UInt64 = 131_072
+    /// A dispatcher's files besides its blocking reads: the least it works with, and enough.
+    private static let dispatcherFiles: (least: UInt64, enough: UInt64) = (256, 512)
+    /// Limits are set in multiples of this.
+    private static let filesUnit: UInt64 = 1_024
+
+    /// The hard limit of RLIMIT_NOFILE, to which both programs raise the soft one.
     var mostOpenFiles: UInt64 = 0
+    /// A dispatcher's connections for blocking reads of Redis.
+    var readers: UInt64 = 0
     /// net.core.somaxconn; nil if unknown.
     var listenBacklog: Int64?
     /// net.ipv4.ip_local_port_range.
@@ -29,26 +38,42 @@ package struct MachineFacts: Sendable, Equatable {
         let maximum: Int64
     }
 
+    /// Returns the number of connections with which a dispatcher reads jobs and the deliveries of
+    /// all providers.
+    ///
+    /// - Parameters:
+    ///   - parts: the number of parts of Redis.
+    ///   - former: the earlier numbers.
+    static func readers(parts: Int, former: [Int]) -> UInt64 {
+        let keys = Keyspace(parts: parts, former: former)
+        let sources = keys.jobSources.count + keys.parts.count * Provider.all.count
+        return UInt64(sources * Lane.allCases.count)
+    }
+
     /// Returns findings about the limits that matter to a program.
     func findings(_ role: Role) -> [Finding] {
         switch role {
         case .gateway:
-            // A gateway raises its own limit to the hard one when it starts.
             [
-                self.filesFinding(self.mostOpenFiles, least: 1_024, enough: 65_536, per: "a socket takes one"),
+                self.filesFinding(least: Self.filesUnit, enough: Self.gatewayFiles, use: "a socket takes one"),
                 self.backlogFinding, self.trackedFinding,
             ].compactMap(\.self)
         case .dispatcher:
             [
-                self.filesFinding(self.openFiles, least: 256, enough: 1_024, per: "a connection takes one"),
+                self.filesFinding(
+                    least: self.readers + Self.dispatcherFiles.least,
+                    enough: self.readers + Self.dispatcherFiles.enough,
+                    use: "reading Redis takes \(self.readers)"),
                 self.portsFinding,
             ].compactMap(\.self)
         }
     }
 
-    private func filesFinding(_ limit: UInt64, least: UInt64, enough: UInt64, per: String) -> Finding {
-        let found = "\(limit); \(per)"
-        let remedy = "ulimit -n \(enough) before the start, LimitNOFILE=\(enough) in a systemd unit"
+    private func filesFinding(least: UInt64, enough: UInt64, use: String) -> Finding {
+        let limit = self.mostOpenFiles
+        let found = "at most \(limit); \(use)"
+        let advice = (enough + Self.filesUnit - 1) / Self.filesUnit * Self.filesUnit
+        let remedy = "ulimit -n \(advice) before the start, LimitNOFILE=\(advice) in a systemd unit"
         if limit < least { return Finding(.fail, "open files", found, fix: remedy) }
         if limit < enough { return Finding(.warn, "open files", found, fix: remedy) }
         return Finding(.ok, "open files", found)

@@ -186,7 +186,7 @@ package struct RedisSettings: Sendable {
 
     /// Returns the names of the keys, with the number of parts that the first process recorded.
     package func keyspace(_ layout: LayoutStore, logger: Logger) async throws -> Keyspace {
-        let layout = try await layout.layout(first: self.parts ?? (self.address.isCluster ? 16 : 1))
+        let layout = try await layout.layout(first: self.firstParts)
         let count = layout.parts
         if let parts, parts != count {
             logger.warning(
@@ -201,6 +201,9 @@ package struct RedisSettings: Sendable {
         }
         return Keyspace(database: self.address.database, parts: count, former: layout.former)
     }
+
+    /// The number of parts that a new installation records.
+    var firstParts: Int { self.parts ?? (self.address.isCluster ? 16 : 1) }
 
     /// Returns the writer for jobs that replicas must confirm; nil if the master is enough.
     ///
