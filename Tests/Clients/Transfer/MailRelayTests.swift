@@ -42,6 +42,19 @@ struct MailRelayTests {
     }
 
     @Test(
+        "a / in the login is named, and not taken for a path",
+        arguments: ["smtp://u:ab/secret@relay.example:587", "smtp://u:25/secret@relay.example", "smtps://u/secret:p@h"])
+    func slash(text: String) {
+        do throws(FieldFault) {
+            let relay = try MailRelay(url: text)
+            Issue.record("\(relay)")
+        } catch {
+            #expect(error.description.contains("%2F") && error.description.contains("SMTP_PASSWORD_FILE"))
+            #expect(!error.description.contains("secret"))
+        }
+    }
+
+    @Test(
         "an invalid relay is refused, without quoting the URL",
         arguments: [
             "", "relay.example", "https://relay.example", "smtp://", "smtp://:25", "smtp://relay.example:0",

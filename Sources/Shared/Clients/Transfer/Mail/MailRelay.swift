@@ -33,6 +33,12 @@ package struct MailRelay: Sendable, CustomStringConvertible {
         }
         let authority = rest.prefix { $0 != "/" }
         let path = rest.dropFirst(authority.count).drop { $0 == "/" }
+        // Else the start of such a password would be taken for a port.
+        guard !path.contains("@") else {
+            throw FieldFault(
+                "has a / before the @; write it as %2F, or give the password in SMTP_PASSWORD_FILE "
+                    + "(password_file in APPS)")
+        }
         let login = authority.lastIndex(of: "@").map { authority[..<$0] }
         let server = login.map { authority[authority.index(after: $0.endIndex)...] } ?? authority
         if let password {
