@@ -95,7 +95,6 @@ struct MigrateCommand: AsyncParsableCommand {
     var check = false
 
     func run() async throws {
-        CommandFrame.endOnSignals()
         try await GatewayCommand.run {
             let reader = try self.options.reader()
             let log = CommonSettings.log(reader)

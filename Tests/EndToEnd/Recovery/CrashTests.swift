@@ -379,6 +379,19 @@ struct StopTests {
         }
     }
 
+    @Test(
+        "SIGTERM and SIGINT end a command that waits for events, with a shell's exit code",
+        arguments: [SIGTERM, SIGINT])
+    func unfinishedCommand(signal: Int32) async throws {
+        try await Stack.with { stack in
+            try await stack.connection.send("XADD", "carillon:events", "*", "event", "sent", "user", "ada")
+            let process = try await stack.spawn("dispatcher", ["events", "--follow", "--json"], name: "events")
+            _ = try await process.waitForLine("{")
+            process.send(signal)
+            #expect(try await process.waitForExit() == .code(128 + signal))
+        }
+    }
+
     @Test("a dispatcher that waits for Redis listens and is not ready, and SIGTERM ends it with 0")
     func starting() async throws {
         try await Stack.with { stack in

@@ -21,6 +21,7 @@ package enum CommandFrame {
         _ program: (some AsyncParsableCommand).Type,
         other: (name: String, commands: [String])
     ) async {
+        Self.endOnSignals()
         let arguments = Array(CommandLine.arguments.dropFirst())
         do {
             var command = try await program.asyncParseAsRoot(arguments)
@@ -90,11 +91,11 @@ package enum CommandFrame {
         for number in [SIGTERM, SIGINT] { signal(number) { _ in _exit(EXIT_SUCCESS) } }
     }
 
-    /// Makes SIGTERM and SIGINT end a one-off command, with the exit code of a shell.
+    /// Makes SIGTERM and SIGINT end a command, with the exit code of a shell.
     ///
     /// As process 1 of a container, the program would otherwise ignore them. Its work is
-    /// unfinished, so it must not exit with 0.
-    package static func endOnSignals() {
+    /// unfinished, so it must not exit with 0. Services replace this by ``handleEarlySignals()``.
+    private static func endOnSignals() {
         // Sound in a signal handler: `_exit` is async-signal-safe.
         for number in [SIGTERM, SIGINT] { signal(number) { _exit(128 + $0) } }
     }
