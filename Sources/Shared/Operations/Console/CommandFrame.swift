@@ -91,11 +91,14 @@ package enum CommandFrame {
         for number in [SIGTERM, SIGINT] { signal(number) { _ in _exit(EXIT_SUCCESS) } }
     }
 
-    /// Makes SIGTERM and SIGINT end a command, with the exit code of a shell.
+    /// Makes SIGTERM and SIGINT end a command that is process 1 of a container, which would
+    /// otherwise ignore them.
     ///
-    /// As process 1 of a container, the program would otherwise ignore them. Its work is
-    /// unfinished, so it must not exit with 0. Services replace this by ``handleEarlySignals()``.
+    /// Its work is unfinished, so it exits with the code that a shell gives. Elsewhere the signal
+    /// ends it, so that a script around it ends too. Services replace this by
+    /// ``handleEarlySignals()``.
     private static func endOnSignals() {
+        guard getpid() == 1 else { return }
         // Sound in a signal handler: `_exit` is async-signal-safe.
         for number in [SIGTERM, SIGINT] { signal(number) { _exit(128 + $0) } }
     }
