@@ -123,7 +123,8 @@ struct ReceiveBufferAllocator: RecvByteBufferAllocator {
 package struct ConnectionTimeouts: Sendable {
     /// Until the first request has arrived.
     var firstRequest: Duration = .seconds(10)
-    /// The same for a connection beyond the limit; short, because there are few of them.
+    /// Until a connection beyond the limit has sent its request; short, because there are few of
+    /// them.
     var spareRequest: Duration = .seconds(2)
     /// Until the body of a request, or the rest of a socket's message, has arrived.
     var body: Duration = .seconds(20)

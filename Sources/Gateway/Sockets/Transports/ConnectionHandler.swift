@@ -582,7 +582,7 @@ final class ConnectionHandler: ChannelDuplexHandler, RemovableChannelHandler {
 extension ConnectionHandler {
     /// Closes the connection if the body does not arrive in time.
     private func limitBody() {
-        self.limit?.set(self.timeouts.body) { [weak self] in
+        self.limit?.set(self.isSpare ? self.timeouts.spareRequest : self.timeouts.body) { [weak self] in
             guard let self, let context = self.context else { return }
             ConnectionMetrics.refusedSlow.increment()
             guard case .collecting(let exchange, _, let endpoint) = self.phase else {

@@ -13,9 +13,11 @@ package struct ConnectionPolicy: Sendable {
     /// The headers that pages of other origins may read, besides those that CORS always allows.
     private static let exposedFields = "Content-Range, ETag, Location, Retry-After, WWW-Authenticate, X-Request-ID"
 
-    /// The paths that a gateway answers even at its limit: a failed probe would end it, and close
-    /// the connections that it has.
-    static let probes: Set<Substring> = ["/healthz", "/readyz", "/metrics"]
+    /// The paths that a gateway answers even at its limit: a failed probe of its health would end
+    /// it, and with it the connections that it has.
+    ///
+    /// It does not answer `/readyz`, so that new clients go to other gateways.
+    static let probes: Set<Substring> = ["/healthz", "/metrics"]
 
     /// The pages that may use the listener.
     package var origins = AllowedOrigins.listed([])
@@ -32,7 +34,7 @@ package struct ConnectionPolicy: Sendable {
     /// Counts all connections; nil for no limit.
     package var connections: Budget?
     /// Counts connections beyond ``connections``, which may only send one of ``probes``.
-    var spare = Budget(limit: 32)
+    var spare = Budget(limit: 128)
     /// Counts the bytes of endpoints' unanswered requests over all connections; they arrive before
     /// the client is authenticated.
     package var bodies = Budget(limit: 16 * 1024 * 1024)
