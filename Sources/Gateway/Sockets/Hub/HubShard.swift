@@ -32,7 +32,7 @@ final class HubShard {
     /// The proofs of this turn of the loop.
     private var proofs: [ReceiptProof] = []
     private var ticks: [RepeatedTask] = []
-    private var rounds = Rounds()
+    private var stallGuard = StallGuard()
     private let joins = FrameJoins()
     /// Events for everyone that wait for the next round, with their arrival times.
     private var events: Deque<(frame: NodeFrame, at: NIODeadline)> = []
@@ -285,7 +285,7 @@ final class HubShard {
     // MARK: Time
 
     private func tick() {
-        guard self.rounds.begin(at: systemUptime()) else { return }
+        guard self.stallGuard.admitsRound(at: systemUptime()) else { return }
         let now = NIODeadline.now()
         let wallClock = self.hub.now()
         for socket in self.sockets.values { socket.tick(now: now, wallClock: wallClock) }

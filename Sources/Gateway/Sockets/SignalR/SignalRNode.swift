@@ -88,7 +88,7 @@ final class SignalRNode: Sendable {
 /// The connections of a hub on one event loop; confined to it.
 final class SignalRLoop {
     private var connections: [ObjectIdentifier: SignalRConnection] = [:]
-    private var rounds = Rounds()
+    private var stallGuard = StallGuard()
 
     func add(_ connection: SignalRConnection) {
         self.connections[ObjectIdentifier(connection)] = connection
@@ -102,7 +102,7 @@ final class SignalRLoop {
     ///
     /// - Returns: false if it skipped this round after a stall.
     func tick(now: Milliseconds) -> Bool {
-        guard self.rounds.begin(at: now) else { return false }
+        guard self.stallGuard.admitsRound(at: now) else { return false }
         for connection in self.connections.values { connection.tick() }
         return true
     }

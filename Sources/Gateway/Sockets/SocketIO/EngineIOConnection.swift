@@ -250,6 +250,8 @@ package final class EngineIOConnection {
         let next = self.deadline
         let now = systemUptime()
         guard next < now + EngineIORegistry.interval, next < self.scheduled else { return }
+        // After a stall, an overdue pong may not have been read, so it waits for the round.
+        guard !self.state.awaitsPong || next >= now else { return }
         self.scheduled = next
         let reference = LoopReference(self, eventLoop: self.eventLoop)
         self.eventLoop.scheduleTask(in: .milliseconds(max(0, next - now))) {

@@ -278,7 +278,7 @@ final class EngineIORegistry {
     let eventLoop: any EventLoop
     private var connections: [ObjectIdentifier: EngineIOConnection] = [:]
     private var timer: RepeatedTask?
-    private var rounds = Rounds()
+    private var stallGuard = StallGuard()
 
     init(eventLoop: any EventLoop) {
         self.eventLoop = eventLoop
@@ -287,7 +287,7 @@ final class EngineIORegistry {
     func add(_ connection: EngineIOConnection) {
         self.connections[ObjectIdentifier(connection)] = connection
         guard self.timer == nil else { return }
-        self.rounds = Rounds()
+        self.stallGuard = StallGuard()
         let bound = NIOLoopBound(self, eventLoop: self.eventLoop)
         let interval = TimeAmount.milliseconds(Self.interval)
         self.timer = self.eventLoop.scheduleRepeatedTask(initialDelay: interval, delay: interval) { _ in
@@ -304,7 +304,7 @@ final class EngineIORegistry {
 
     private func tick() {
         let now = systemUptime()
-        guard self.rounds.begin(at: now) else { return }
+        guard self.stallGuard.admitsRound(at: now) else { return }
         for connection in self.connections.values where connection.isDue(now) { connection.tick(now) }
     }
 }

@@ -49,26 +49,5 @@ final class TimeLimit {
     }
 }
 
-/// The rounds in which a loop closes clients that are silent.
-///
-/// After a stall, the input that arrived meanwhile must be read before clients count as silent.
-struct Rounds {
-    /// A longer time between two rounds means that the process stalled.
-    private static let stall: Milliseconds = 5_000
-
-    /// When the last round ran; nil after a skipped round.
-    private var last: Milliseconds?
-
-    /// Returns whether to run the round that is due; false to skip one after a stall.
-    mutating func begin(at now: Milliseconds) -> Bool {
-        if let last, now - last > Self.stall {
-            self.last = nil
-            return false
-        }
-        self.last = now
-        return true
-    }
-}
-
 /// The clock of state machines.
 package func systemUptime() -> Milliseconds { Milliseconds(NIODeadline.now().uptimeNanoseconds / 1_000_000) }

@@ -174,7 +174,8 @@ package struct EngineIOStateMachine: Sendable {
 
     /// Runs what is due, before input of the client is handled.
     ///
-    /// The input may be the pong, which waited while the process stood still, so it is not overdue.
+    /// The input may be a pong that arrived during a stall, so an overdue pong does not end the
+    /// session here.
     private mutating func catchUp(now: Milliseconds, into actions: inout [EngineIOAction]) {
         if let upgrade, now >= upgrade.deadline { self.dropUpgrade(.normal, into: &actions) }
         if now >= self.releaseAt { self.releasePoll(into: &actions) }
