@@ -82,7 +82,7 @@ struct BroadcastSendCommand: AsyncParsableCommand {
                 ? submission.submit(reader) : submission.submit(reader, readable: database)
             if !self.output.json || isDetached { self.show(appended) }
             if let due {
-                Terminal.error("dispatcher: scheduled for \(due.rfc3339); `dispatcher job` shows it")
+                Terminal.error("dispatcher: scheduled for \(due.rfc3339); \(submission.inquiry) shows it")
             }
             guard !isDetached else { return }
             // A reused job id names the existing broadcast.

@@ -87,8 +87,14 @@ struct EnqueueCommand: AsyncParsableCommand {
                 }
             }
             let appended = try await submission.submit(reader)
-            guard self.output.json else { return Terminal.line(appended.name) }
-            Terminal.object { appended.write(to: &$0) }
+            if self.output.json {
+                Terminal.object { appended.write(to: &$0) }
+            } else {
+                Terminal.line(appended.name)
+            }
+            if let due = submission.dueLater {
+                Terminal.error("dispatcher: scheduled for \(due.rfc3339); \(submission.inquiry) shows it")
+            }
         }
     }
 }

@@ -15,7 +15,7 @@ struct JobSubmission {
 
     /// Validates the fields, and adds an id if there is none.
     ///
-    /// The id lets a command be repeated that cannot tell whether the job was sent.
+    /// With the id, you can repeat a command that may have sent its job.
     ///
     /// - Parameters:
     ///   - named: fields with options of their own.
@@ -33,6 +33,9 @@ struct JobSubmission {
             try JobDecoder.decode(fields.map { ($0.name, $0.value[...]) })
         }
     }
+
+    /// The command that shows the job, also after a scheduled one has fired with a new entry.
+    var inquiry: String { "`dispatcher job \(self.job.id ?? "")`" }
 
     /// When the job is due; nil if that is now.
     var dueLater: Timestamp? {
