@@ -24,8 +24,7 @@ package struct MachineFacts: Sendable, Equatable {
 
     /// The hard limit of RLIMIT_NOFILE, to which both programs raise the soft one.
     var mostOpenFiles: UInt64 = 0
-    /// A dispatcher's connections for blocking reads of Redis.
-    var readers: UInt64 = 0
+    var readers = Readers()
     /// net.core.somaxconn; nil if unknown.
     var listenBacklog: Int64?
     /// net.ipv4.ip_local_port_range.
@@ -38,16 +37,26 @@ package struct MachineFacts: Sendable, Equatable {
         let maximum: Int64
     }
 
-    /// Returns the number of connections with which a dispatcher reads jobs and the deliveries of
-    /// all providers.
+    /// A dispatcher's connections for blocking reads of Redis.
+    struct Readers: Sendable, Equatable {
+        var jobs: UInt64 = 0
+        /// Those of all providers; a dispatcher reads only the deliveries of providers in use.
+        var deliveries: UInt64 = 0
+
+        var all: UInt64 { self.jobs + self.deliveries }
+    }
+
+    /// Returns the connections with which a dispatcher reads Redis.
     ///
     /// - Parameters:
     ///   - parts: the number of parts of Redis.
     ///   - former: the earlier numbers.
-    static func readers(parts: Int, former: [Int]) -> UInt64 {
+    static func readers(parts: Int, former: [Int]) -> Readers {
         let keys = Keyspace(parts: parts, former: former)
-        let sources = keys.jobSources.count + keys.parts.count * Provider.all.count
-        return UInt64(sources * Lane.allCases.count)
+        let lanes = Lane.allCases.count
+        return Readers(
+            jobs: UInt64(keys.jobSources.count * lanes),
+            deliveries: UInt64(keys.parts.count * Provider.all.count * lanes))
     }
 
     /// Returns findings about the limits that matter to a program.
@@ -61,9 +70,9 @@ package struct MachineFacts: Sendable, Equatable {
         case .dispatcher:
             [
                 self.filesFinding(
-                    least: self.readers + Self.dispatcherFiles.least,
-                    enough: self.readers + Self.dispatcherFiles.enough,
-                    use: "reading Redis takes \(self.readers)"),
+                    least: self.readers.jobs + Self.dispatcherFiles.least,
+                    enough: self.readers.all + Self.dispatcherFiles.enough,
+                    use: "reading Redis takes \(self.readers.all) with all providers"),
                 self.portsFinding,
             ].compactMap(\.self)
         }
