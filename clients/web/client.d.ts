@@ -188,10 +188,12 @@ export class Push {
   state(): Promise<PushState>;
   /**
    * Registers the worker, and renews the device if that is due, or ends the pushes of another
-   * user. Call it at each start, and once a day in a page that stays open. Resolves to false if the
-   * last two failed: call it again when the inbox is online.
+   * user. Call it at each start. Resolves to false if the last two failed: call it again when the
+   * inbox is online.
    */
   start(): Promise<boolean>;
+  /** Calls `start()`, unless that succeeded within a day. Call it whenever the inbox is online. */
+  startIfDue(): Promise<void>;
   /** Asks for permission and registers the device; call it when the user presses a button. */
   switchOn(): Promise<PushState>;
   /** Ends the pushes to this browser. At a logout, call it while the token is still valid. */

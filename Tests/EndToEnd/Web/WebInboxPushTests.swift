@@ -12,7 +12,7 @@ struct WebInboxPushTests {
     ///
     /// `registered` and `removed` are the calls of clients, and `told` the messages to workers. A
     /// call to register waits for `held`. It fails with `fault`: before it registers the device if
-    /// the fault has a status, or else after that.
+    /// the fault has a kind, or else after that.
     /// The tokens name their users in another claim than `sub`.
     private static let fakes = """
         const { Push } = await import("/web/inbox-push.js");
@@ -66,7 +66,7 @@ struct WebInboxPushTests {
             if (isDown) throw new Error("no network");
             isRegistering = true;
             await held;
-            if (fault?.status) throw fault;
+            if (fault?.kind) throw fault;
             devices.push(body.device_id);
             registered.push(`${user} ${JSON.parse(body.token).endpoint}`);
             if (fault) throw fault;
@@ -152,7 +152,7 @@ struct WebInboxPushTests {
     func refusedRegistration() async throws {
         let found = try await self.run(
             """
-            const refusal = Object.assign(new Error("refused"), { status: 422 });
+            const refusal = Object.assign(new Error("refused"), { kind: "refused", status: 422 });
             const failure = ({ message }) => message;
             fault = refusal;
             const states = [await push("ada").switchOn().catch(failure)];
@@ -160,11 +160,13 @@ struct WebInboxPushTests {
             states.push(await push("ada").state(), await push("ada").switchOn());
             fault = refusal;
             states.push(await push("bob").switchOn().catch(failure));
+            fault = Object.assign(new Error("signed out"), { kind: "signedOut", status: 0 });
+            states.push(await push("bob").switchOn().catch(failure));
             fault = null;
             states.push(await push("ada").state(), await push("bob").state(), String(pushManager.known));
             return [...states, ...registered];
             """)
-        #expect(found == ["refused", "off", "on", "refused", "on", "off", "null", "ada 1"])
+        #expect(found == ["refused", "off", "on", "refused", "signed out", "on", "off", "null", "ada 1"])
     }
 
     @Test("an element that stays open registers its device again when it reconnects after a day")

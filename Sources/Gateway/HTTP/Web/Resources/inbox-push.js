@@ -107,7 +107,7 @@ export class Push {
       });
     } catch (error) {
       // A refused call has changed nothing.
-      if (error.status >= 400 && error.status < 500) this.#note(last);
+      if (error.kind === "signedOut" || (error.status >= 400 && error.status < 500)) this.#note(last);
       throw error;
     }
     this.#note({ owner, endpoint, at: Date.now() });

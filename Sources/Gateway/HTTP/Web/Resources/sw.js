@@ -97,7 +97,8 @@ async function open({ id, url, urls }, action) {
   const { scope } = self.registration;
   const goal = safe(urls?.[action]) ?? safe(url) ?? scope;
   // The operator's page has no inbox.
-  const others = pages.filter((client) => !new URL(client.url).pathname.endsWith("/admin"));
+  const { pathname } = new URL("admin", scope);
+  const others = pages.filter((client) => new URL(client.url).pathname !== pathname);
   const inbox = others.find((client) => client.url.startsWith(scope)) ?? others[0];
   const page = pages.find((client) => client.url === goal) ?? (urls?.[action] || url ? null : inbox);
   await (page ? page.focus() : self.clients.openWindow(goal)).catch(() => null);
