@@ -147,7 +147,7 @@ package struct UserStore: Sendable {
     /// waits: it then finds what that transaction has committed.
     private static let last: Set = ["delivery_attempts", "digest_items"]
 
-    /// Deletes audit rows of a user ($1): the oldest, about $2.
+    /// Deletes about $2 audit rows of a user ($1), oldest first.
     ///
     /// Rows of one moment go together.
     private static let attemptBatch = """
@@ -161,7 +161,8 @@ package struct UserStore: Sendable {
     /// Deletes at most $2 notifications of a user ($1), whose inbox is locked; returns id, lane and
     /// whether it was pending.
     ///
-    /// The inbox counts those that are left, and its clients start over. Locked rows stay.
+    /// The inbox counts those that are left, and its clients start over. Skips locked rows; the
+    /// last transaction waits for them.
     private static let notificationBatch = """
         WITH gone AS (
             DELETE FROM carillon.notifications n WHERE n.user_id = $1 AND n.id = ANY (ARRAY (
@@ -190,7 +191,7 @@ package struct UserStore: Sendable {
     /// Deletes everything that names the user from every table with a column `user_id`, except the
     /// token revocation, which ``RevocationStore`` deletes later.
     ///
-    /// Audit rows and notifications, of which there may be many, go first, in batches that lock the
+    /// Notifications and audit rows, of which there may be many, go first, in batches that lock the
     /// inbox only briefly: jobs for the user wait for it. One transaction deletes the rest. If a
     /// step fails, the inbox is consistent, and another call finishes the erasure.
     ///
@@ -200,11 +201,12 @@ package struct UserStore: Sendable {
     ///
     /// The tables come from the database, so that a new one is not forgotten.
     ///
-    /// - Parameter batch: the most notifications of a batch, and about the most audit rows.
+    /// - Parameter batch: the most rows of a batch; audit rows of one moment may exceed it.
     package func erase(user: String, batch: Int = 2_000) async throws(PostgresError) -> Erasure {
         var erasure = Erasure()
-        let attempts = try await self.eraseAttempts(of: user, batch: batch)
+        // The audit goes second, because a repair pushes again what the audit no longer names.
         let notifications = try await self.eraseNotifications(of: user, batch: batch, from: &erasure)
+        let attempts = try await self.eraseAttempts(of: user, batch: batch)
         let early = ["delivery_attempts": attempts, "notifications": notifications]
         let all = try await self.tables().filter { $0.name != Self.kept }
         // The user's row goes first: concurrent calls for the user wait, or make a new row that
