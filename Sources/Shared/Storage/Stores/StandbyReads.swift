@@ -39,15 +39,14 @@ package final class StandbyReads: Sendable {
                 rest.end()
                 return pages
             } catch {
-                if !Self.isOfRequest(error) { rest.begin() }
+                if error.isStatementTimeout {
+                    rest.timedOut()
+                } else if !error.isRefusal, error.code != .cancelled {
+                    rest.begin()
+                }
                 throw error
             }
         }
-    }
-
-    /// Whether only this read failed, so that the standby may serve others.
-    private static func isOfRequest(_ error: PostgresError) -> Bool {
-        error.isStatementTimeout || error.isRefusal || error.code == .cancelled
     }
 
     /// Returns the page; nil if the primary must be asked.
@@ -67,22 +66,39 @@ package final class StandbyReads: Sendable {
 /// Pauses reads from a standby that failed, because each would first wait for its time limit.
 private final class StandbyRest: Sendable {
     private static let length: Duration = .seconds(5)
+    /// So many reads in a row that take too long mean that the standby is slow for all, and not
+    /// that one user's page is.
+    private static let mostTimeouts = 3
 
-    private let since = Mutex<ContinuousClock.Instant?>(nil)
+    private struct State {
+        /// When the rest began; nil while there is none.
+        var since: ContinuousClock.Instant?
+        /// The reads in a row that took too long.
+        var timeouts = 0
+    }
+
+    private let state = Mutex(State())
 
     /// Whether the standby may be asked; after a rest, only one read tries.
     func mayTry() -> Bool {
-        self.since.withLock { since in
-            guard let begun = since else { return true }
+        self.state.withLock { state in
+            guard let begun = state.since else { return true }
             guard .now - begun >= Self.length else { return false }
-            since = .now
+            state.since = .now
             return true
         }
     }
 
-    func begin() { self.since.withLock { $0 = .now } }
+    func begin() { self.state.withLock { $0.since = .now } }
 
-    func end() { self.since.withLock { $0 = nil } }
+    func timedOut() {
+        self.state.withLock { state in
+            state.timeouts += 1
+            if state.timeouts >= Self.mostTimeouts { state.since = .now }
+        }
+    }
+
+    func end() { self.state.withLock { $0 = State() } }
 }
 
 extension InboxStore.State {
