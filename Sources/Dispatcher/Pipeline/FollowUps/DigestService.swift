@@ -21,7 +21,7 @@ package struct DigestService: Service {
     private static let eventsAtOnce = 1_000
 
     private let dispatcher: Dispatcher
-    /// The time limit of a claim of several windows.
+    /// The time limit of a claim of several windows, waiting for an idle connection included.
     ///
     /// A claim locks its windows, and the intake waits for them.
     private let claimLimit: Duration
@@ -46,7 +46,9 @@ package struct DigestService: Service {
                     isFull = try await self.flush(atMost: size, within: size > 1 ? self.claimLimit : nil) == size
                     size = min(size * 2, Self.batchSize)
                 } while isFull && isRunning
-            } catch let error as PostgresError where error.code == .timeout || error.isStatementTimeout {
+            } catch let error as PostgresError
+                where error.code == .timeout || error.code == .unavailable || error.isStatementTimeout
+            {
                 size = max(size / 2, 1)
                 throw error
             }
