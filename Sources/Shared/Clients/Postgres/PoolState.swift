@@ -125,17 +125,18 @@ final class PoolState: PollingThread.Owner, @unchecked Sendable {
 
     /// The connection for a call; nil if the call must wait.
     ///
-    /// A shared call waits for a connection that is not slow, even if a slow one has room, and for
-    /// one that is being opened.
+    /// A shared call does not join a slow connection while another is not slow, even if that one is
+    /// full. If all are slow, it waits for one that is being opened.
     private func connection(for lease: Segment.Lease) -> ServerConnection? {
         let slowSince = self.clock.now - self.configuration.slowAfter
         let free = self.connections.values.lazy.filter {
             $0.holder == nil && $0.cancelled == nil && !$0.isBroken && !$0.isTakenAlone
         }
-        guard let least = free.min(by: { $0.load(slowSince) < $1.load(slowSince) }) else { return nil }
+        guard let least = free.min(by: { $0.load(slowSince: slowSince) < $1.load(slowSince: slowSince) })
+        else { return nil }
         switch lease {
         case .shared:
-            let mustWait = self.opening > 0 && least.isSlow(slowSince)
+            let mustWait = self.opening > 0 && least.isSlow(since: slowSince)
             return !mustWait && least.inFlight < self.configuration.pipelineDepth ? least : nil
         case .alone, .acquire, .held: return least.inFlight == 0 ? least : nil
         }
@@ -200,7 +201,7 @@ final class PoolState: PollingThread.Owner, @unchecked Sendable {
             self.drop(connection, PostgresError(.timeout, "no answer in time"))
         }
         self.failWaiting { $0.deadline <= now }
-        // Calls wait no longer once all connections are slow, or another could not be opened.
+        // Connections become slow with time, and a failed opening sends nothing, so look again.
         self.dispatch()
         return self.connections.isEmpty || !self.waiting.isEmpty
             || self.connections.values.contains { $0.inFlight > 0 }

@@ -68,15 +68,15 @@ final class ServerConnection {
 
     var inFlight: Int { self.flights.count }
 
-    /// Whether the server has run the first segment since a moment or longer.
-    func isSlow(_ since: ContinuousClock.Instant) -> Bool {
-        !self.flights.isEmpty && self.firstSince <= since
+    /// Whether the first segment has been running since `moment` or earlier.
+    func isSlow(since moment: ContinuousClock.Instant) -> Bool {
+        !self.flights.isEmpty && self.firstSince <= moment
     }
 
     /// Orders connections by how soon they may answer a further segment: idle ones come first, and
     /// slow ones last.
-    func load(_ slowSince: ContinuousClock.Instant) -> (Int, Int) {
-        (self.isSlow(slowSince) ? 1 : 0, self.flights.count)
+    func load(slowSince: ContinuousClock.Instant) -> (Int, Int) {
+        (self.isSlow(since: slowSince) ? 1 : 0, self.flights.count)
     }
 
     /// Whether its segment must have no others behind it.
