@@ -67,6 +67,8 @@ struct OpenAPITests {
             if let reference = object["$ref"]?.string {
                 #expect(DescribedDocument.resolved(object, in: document) != nil, "\(reference)")
             }
+            let members = (object["properties"]?.object ?? []).map(\.key)
+            #expect(Set(members).count == members.count, "\(members)")
             let types = object["type"]?.string.map { [$0] } ?? object["type"]?.strings ?? []
             guard types.contains("array") else { continue }
             // The export is as long as what is stored; it is written as it is read.

@@ -144,7 +144,7 @@ extension Response {
         return .json(writer, status: status)
     }
 
-    /// Returns an object.
+    /// Returns a value as the object that `shape` declares.
     ///
     /// - Parameter capacity: the expected bytes.
     static func json<Value>(

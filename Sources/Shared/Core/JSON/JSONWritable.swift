@@ -14,7 +14,7 @@ extension JSONWritable {
 }
 
 extension Identifier: JSONWritable {}
-/// As ``rfc3339``.
+/// Written as ``rfc3339``.
 extension Timestamp: JSONWritable {}
 
 extension String: JSONWritable {

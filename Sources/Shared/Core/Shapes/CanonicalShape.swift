@@ -3,6 +3,7 @@
 
 /// A notification as canonical JSON: snake_case, RFC 3339 times, absent values as null.
 package enum CanonicalShape {
+    /// Without the schemas, which the loop would copy.
     private static let members: [(key: StaticString, field: NotificationField)] = described.map {
         ($0.key, $0.field)
     }

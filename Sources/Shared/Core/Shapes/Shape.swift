@@ -1,13 +1,14 @@
 // Carillon · Shape.swift
 // SPDX-License-Identifier: Apache-2.0
 
-/// A JSON object of the API: its members in order, each with its schema and its part of the value.
+/// A JSON object of the API: its members in order, each with its schema and how to read its value.
 ///
-/// The description of the API and the answers come from the same shape, so they agree.
+/// Names, order, null and absence are declared once for the description and the answer. Nothing
+/// checks a value against the rest of its schema.
 package struct Shape<Value>: Sendable, ExpressibleByDictionaryLiteral {
     /// A member of the object.
     package struct Member: Sendable {
-        /// Writes the name and the part of the value.
+        /// Writes the name and the member's value.
         fileprivate typealias Write = @Sendable (Value, StaticString, inout JSONWriter) -> Void
 
         fileprivate let schema: Schema
@@ -18,7 +19,7 @@ package struct Shape<Value>: Sendable, ExpressibleByDictionaryLiteral {
     /// The name of the component; nil for an object that is described where it is used.
     private var name: String?
     /// The members in the description of the API.
-    package private(set) var fields: Fields
+    private var fields: Fields
     /// How the members are written, apart from the schemas, which a loop would copy.
     private var writers: [(name: StaticString, write: Member.Write)]
 
@@ -49,7 +50,7 @@ package struct Shape<Value>: Sendable, ExpressibleByDictionaryLiteral {
         for (name, write) in self.writers { write(value, name, &writer) }
     }
 
-    /// Returns the same members of a larger value.
+    /// Returns an unnamed object with these members, for a value that contains this one.
     package func of<Whole>(_ read: @escaping @Sendable (Whole) -> Value) -> Shape<Whole> {
         var shape: Shape<Whole> = [:]
         shape.fields = self.fields
@@ -69,12 +70,12 @@ package struct Shape<Value>: Sendable, ExpressibleByDictionaryLiteral {
 // MARK: Members
 
 extension Shape.Member {
-    /// A member that is null if its part of the value is nil.
+    /// A member that is null if `read` returns nil.
     ///
     /// - Parameters:
     ///   - schema: the schema of the member, without null.
     ///   - text: the description of the member.
-    ///   - read: returns its part of the value.
+    ///   - read: returns the member's value.
     package static func value<Part: JSONWritable>(
         _ schema: Schema,
         _ text: String? = nil,
@@ -83,7 +84,7 @@ extension Shape.Member {
         .written(Part.isNullable ? schema.orNull : schema, text) { read($0).write(to: &$1) }
     }
 
-    /// A member that is absent if its part of the value is nil.
+    /// A member that is absent if `read` returns nil.
     package static func optional<Part: JSONWritable>(
         _ schema: Schema,
         _ text: String? = nil,

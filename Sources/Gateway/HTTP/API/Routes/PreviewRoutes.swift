@@ -133,9 +133,9 @@ private struct Preview {
 
     private var mail: MailParts? {
         guard self.channels.contains(.email) else { return nil }
-        let extras = self.content.extras
+        let (extras, plain) = (self.content.extras, self.plain)
         return MailParts(
-            type: self.content.type, title: self.plain.title, body: self.plain.body, url: extras.url,
+            type: self.content.type, title: plain.title, body: plain.body, url: extras.url,
             platform: self.message.platform(completing: extras.platform))
     }
 }

@@ -110,8 +110,10 @@ struct ScheduleRoutes {
     }
 
     private static func answer(_ schedule: Schedule, status: HTTPResponse.Status) -> Response {
-        .json(schedule, as: Schedule.shape + Schedule.job, status: status)
+        .json(schedule, as: Self.whole, status: status)
     }
+
+    private static let whole = Schedule.shape + Schedule.job
 
     private static let scheduleWithJob = Schema(
         "ScheduleWithJob", .allOf(Schedule.shape.schema, Schedule.job.schema))
