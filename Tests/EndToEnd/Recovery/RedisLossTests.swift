@@ -208,6 +208,8 @@ struct RedisLossTests {
             try await stack.redis.kill()
             try stack.redis.goBack()
             try await stack.redis.start()
+            // The test's own connection may notice the kill with its next command only.
+            try await eventually("Redis is back") { (try? await stack.connection.send("PING")) != nil }
             // After the next sweep and more failed attempts.
             try await eventually("it has come") { try await hasArrived() }
             try await eventually("it has its status") {
