@@ -152,12 +152,16 @@ struct GatewayProtection {
 }
 
 extension OpenFiles {
-    /// Kept free for stores, keys, certificates, logs and the connections of probes.
-    private static let reserve = 256
+    /// The number of files under a limit that are kept free for stores, keys, certificates, logs
+    /// and the connections of probes.
+    private static func reserve(under limit: Int) -> Int { min(256, limit / 4) }
 
     /// The number of client connections under a limit that leaves files for the rest of the
     /// gateway.
     static func connections(under limit: Int) -> Int {
-        max(1, limit - min(self.reserve, limit / 4))
+        max(1, limit - self.reserve(under: limit))
     }
+
+    /// The number of connections beyond these that may probe.
+    static func spare(under limit: Int) -> Int { self.reserve(under: limit) / 2 }
 }

@@ -70,7 +70,10 @@ enum GatewayComposition {
             )
         )
         var policy = protection.policy
-        policy.connections = openFiles.map { Budget(limit: OpenFiles.connections(under: $0)) }
+        if let openFiles {
+            policy.connections = Budget(limit: OpenFiles.connections(under: openFiles))
+            policy.spare = Budget(limit: OpenFiles.spare(under: openFiles))
+        }
         let listener = GatewayListener(settings: settings, hub: hub, policy: policy, certificate: files.certificate)
         let startup = Startup()
         let app = listener.application(api, startup, eventLoops: clients.eventLoops, logger: logger)

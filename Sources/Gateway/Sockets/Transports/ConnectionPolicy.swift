@@ -34,7 +34,7 @@ package struct ConnectionPolicy: Sendable {
     /// Counts all connections; nil for no limit.
     package var connections: Budget?
     /// Counts connections beyond ``connections``, which may only send one of ``probes``.
-    var spare = Budget(limit: 128)
+    package var spare = Budget(limit: 128)
     /// Counts the bytes of endpoints' unanswered requests over all connections; they arrive before
     /// the client is authenticated.
     package var bodies = Budget(limit: 16 * 1024 * 1024)
