@@ -40,7 +40,7 @@ enum DispatcherComposition {
         reader.logMisspellings(logger)
 
         let webhooks = try self.webhookTransfer(settings, logger: logger)
-        // Each part of a cluster has its own connections. Before the metrics, which read the limit.
+        // Each part of a cluster has its own connections. The metrics read the raised limit.
         OpenFiles.raiseLimit()
         let metrics = self.metrics()
         let clients = try await Clients(settings, name: name, logger: logger)
